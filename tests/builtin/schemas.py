@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ferrule.builtin.execution import CommandTool
-from ferrule.builtin.table import ALIASES, FILE, NAMES, Builtin, Freeform, NativeSpec
+from ferrule.builtin.table import ALIASES, FILE, NAMES, SCREENS, Builtin, Freeform, NativeSpec
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import FreeformTool, ResponsesApiTool
 from ferrule.tools.definition import ToolDefinition
@@ -30,8 +30,9 @@ def tools() -> Iterator[Builtin]:
 def as_data(name: str, called: str, tool: ToolDefinition[Any, Any], freeform: object, *, hidden: bool) -> Builtin:
     """One tool as data."""
     spec = tool.spec
-    function = spec if isinstance(spec, ResponsesApiTool) else None
+    is_function = isinstance(spec, ResponsesApiTool) or name in SCREENS
     command = tool if isinstance(tool, CommandTool) else None
+    parameters = tool.parameters() if name in SCREENS else ToolDefinition.parameters(tool)
     return Builtin(
         name=name,
         called=called,
@@ -41,9 +42,9 @@ def as_data(name: str, called: str, tool: ToolDefinition[Any, Any], freeform: ob
         hidden=hidden,
         starts_processes=tool.starts_processes,
         command_field=tool.command_field,
-        description=getattr(tool, "template", function.description if function else ""),
+        description=getattr(tool, "template", tool.description if is_function else ""),
         windows_description=command.windows_template if command else None,
-        parameters=msgspec.Raw(ToolDefinition.parameters(tool).encoded if function else b"null"),
+        parameters=msgspec.Raw(parameters.encoded if is_function else b"null"),
         escalates=command is not None,
         freeform=Freeform(freeform.description, freeform.format) if isinstance(freeform, FreeformTool) else None,
         native=spec if isinstance(spec, NativeSpec) else None,

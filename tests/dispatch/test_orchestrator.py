@@ -349,3 +349,27 @@ async def test_s19_a_session_approval_covers_exactly_the_arguments_that_were_sho
     await world.run(effect('{"table": "a"}'), host)
     await world.run(effect('{"table": "b"}'), host)
     assert len(host.questions) == 2
+
+
+@pytest.mark.parametrize("policy", list(AskForApproval))
+async def test_what_the_provider_warns_of_is_asked_each_time_it_is_another(
+    asking: World, policy: AskForApproval
+) -> None:
+    def effect(*warnings: str) -> Effect:
+        hints = ToolAnnotations(readOnlyHint=True)
+        return ToolEffect(name="computer", arguments="{}", annotations=hints, warnings=warnings)
+
+    world = World(asking.project.parent, asking.permissions.sandbox_policy, policy)
+    host = AskingHost(*[Decision(ReviewDecision.APPROVED_FOR_SESSION)] * 2)
+    if policy is AskForApproval.NEVER:
+        with pytest.raises(RespondToModel, match=r"policy is never: look\\u200bout; and up"):
+            await world.run(effect("look\u200bout", "and up"), host)
+        assert host.questions == []
+        return
+    await world.run(effect("look\u200bout", "and up"), host)
+    await world.run(effect("look\u200bout", "and up"), host)
+    await world.run(effect("another"), host)
+    assert [question.reason for question in host.questions if isinstance(question, ExecApproval)] == [
+        "the model's provider warns: look\\u200bout; and up",
+        "the model's provider warns: another",
+    ]

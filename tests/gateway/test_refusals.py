@@ -15,6 +15,8 @@ from tests.gateway.served import Answer, Json, Served
 
 ASK = {"model": "m", "input": "hi"}
 SCREEN = {"type": "computer_call_output", "call_id": "c"}
+PICTURE = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AA"}
+CLICKED = {"type": "computer_call", "call_id": "c", "action": {"type": "wait"}, "pending_safety_checks": []}
 TWIN = {"type": "function", "name": "f"}
 
 
@@ -56,6 +58,9 @@ def test_what_is_no_json(gateway: Served) -> None:
          "input[0].tools[0].name"),
         ("input", [SCREEN | {"output": "screen.png"}], "input[0].output"),
         ("input", [SCREEN | {"output": {"type": "computer_screenshot"}}], "input[0].output"),
+        ("input", [SCREEN | {"output": PICTURE}], "input"),
+        ("input", [CLICKED, {"role": "user", "content": "hi"}], "input"),
+        ("input", [CLICKED, SCREEN | {"output": PICTURE}, SCREEN | {"output": PICTURE}], "input"),
         ("input", [{"type": "apply_patch_call_output", "call_id": "c", "status": "odd"}], "input[0].status"),
         ("tools", [{"type": "shell", "environment": {"type": 3}}], "tools[0].environment.type"),
         ("tools", [{"type": "code_interpreter", "container": {}}], "tools[0].container.type"),

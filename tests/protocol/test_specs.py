@@ -12,6 +12,7 @@ from ferrule.protocol.specs import (
     AutoContainer,
     BearerAuthorization,
     CodeInterpreter,
+    ComputerTool,
     ComputerUsePreview,
     ContainerAuto,
     ContainerReference,
@@ -92,6 +93,7 @@ SPECS: list[tuple[ToolSpec, dict[str, object]]] = [
         CodeInterpreter(container=AutoContainer(memory_limit="4g", file_ids=("file",))),
         {"type": "code_interpreter", "container": {"type": "auto", "memory_limit": "4g", "file_ids": ["file"]}},
     ),
+    (ComputerTool(), {"type": "computer"}),
     (
         ComputerUsePreview(display_width=1920, display_height=1080, environment="browser"),
         {"type": "computer_use_preview", "display_width": 1920, "display_height": 1080, "environment": "browser"},

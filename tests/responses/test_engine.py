@@ -188,7 +188,11 @@ async def test_tools_are_told_upstream_and_echoed_whole(here: Served) -> None:
         (
             {"type": "computer"},
             {"actions": [{"type": "click", "x": 1, "y": 2}]},
-            {"type": "computer_call", "actions": [{"type": "click", "x": 1, "y": 2}], "pending_safety_checks": []},
+            {
+                "type": "computer_call",
+                "actions": [{"button": "left", "type": "click", "x": 1, "y": 2}],
+                "pending_safety_checks": [],
+            },
             {"type": "computer_call_output", "output": SCREENSHOT},
             "The screen after the actions:",
         ),

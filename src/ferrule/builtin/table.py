@@ -16,6 +16,8 @@ from ferrule.builtin.escalation import described, fitting
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.specs import (
     ApplyPatchTool,
+    ComputerTool,
+    ComputerUsePreview,
     FreeformTool,
     FreeformToolFormat,
     LocalShell,
@@ -68,6 +70,9 @@ NAMES = (
     "open_page",
     "find_in_page",
     "file_search",
+    "computer",
+    "computer_use_preview",
+    "open_url",
 )
 """The modules, in the order in which their tools are listed."""
 
@@ -87,7 +92,12 @@ class Freeform(msgspec.Struct, frozen=True):
     format: FreeformToolFormat
 
 
-NativeSpec = LocalShell | ShellTool | ApplyPatchTool | ToolSearchTool
+SCREENS = ("computer", "computer_use_preview")
+"""The forms of the screen: a session has one."""
+OPENS_PAGES = "open_url"
+"""Goes with a screen."""
+
+NativeSpec = LocalShell | ShellTool | ApplyPatchTool | ToolSearchTool | ComputerTool | ComputerUsePreview
 """Tools that the API describes to the model."""
 
 
@@ -99,7 +109,8 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `starts_processes`: the sandbox and the login shell are made ready with the session. `command_field`: the argument
     that holds what it runs (a script, an argv, or several scripts). `description` may hold `{sandbox}` and
     `{roles}`;
-    `escalates`: it has the arguments by which a call asks for more rights. `native`: the API describes it to the model.
+    `escalates`: it has the arguments by which a call asks for more rights. `native`: the API describes it to the model;
+    a screen is a function for models that lack it.
     """
 
     name: str
@@ -119,10 +130,19 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def spec(self, state: ConversationState) -> ToolSpec:
         """Return the spec that the model sees. Imports nothing heavy."""
+        if self.name in SCREENS and state.profile.computer == "function":
+            return self.function(state)
+        if isinstance(self.native, ComputerUsePreview):
+            width, height = state.computer.display_width, state.computer.display_height
+            return msgspec.structs.replace(self.native, display_width=width, display_height=height)
         if self.native is not None:
             return self.native
         if self.freeform is not None and state.profile.apply_patch == "freeform":
             return FreeformTool(name=self.called, description=self.freeform.description, format=self.freeform.format)
+        return self.function(state)
+
+    def function(self, state: ConversationState) -> ResponsesApiTool:
+        """Return the tool as a function."""
         parameters = JsonSchema(encoded=msgspec.json.format(bytes(self.parameters), indent=-1))
         return ResponsesApiTool(
             name=self.called,

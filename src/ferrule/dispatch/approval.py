@@ -98,6 +98,11 @@ def _mcp(effect: McpEffect, policy: AskForApproval) -> ExecApprovalRequirement:
 
 
 def _tool(effect: ToolEffect, policy: AskForApproval) -> ExecApprovalRequirement:
+    if effect.warnings:
+        warned = "; ".join(map(_one_line, effect.warnings))
+        if policy is AskForApproval.NEVER:
+            return Forbidden(f"the user would have to confirm this, and the approval policy is never: {warned}")
+        return NeedsApproval(f"the model's provider warns: {warned}")
     if policy is AskForApproval.UNTRUSTED and not effect.annotations.readOnlyHint:
         return NeedsApproval(f"the tool {effect.name} may change things")
     return Skip()
@@ -137,8 +142,8 @@ def _keys(effect: Effect) -> tuple[ApprovalKey, ...]:
             return tuple(("patch", path) for path in paths)
         case McpEffect(server=server, tool=tool, arguments=arguments):
             return (("mcp", server, tool, arguments),)
-        case ToolEffect(name=name, arguments=arguments):
-            return (("tool", name, arguments),)
+        case ToolEffect(name=name, arguments=arguments, warnings=warnings):
+            return (("tool", name, arguments, *warnings),)
         case NetworkEffect(host=host):
             return (("network", host),)
 

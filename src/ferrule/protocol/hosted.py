@@ -23,6 +23,7 @@ from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
     AllowedDomains,
     CodeInterpreter,
+    ComputerTool,
     ComputerUsePreview,
     DomainAllowList,
     FileSearch,
@@ -60,6 +61,7 @@ _KINDS = {
         FileSearch,
         CodeInterpreter,
         ImageGeneration,
+        ComputerTool,
         ComputerUsePreview,
         ShellTool,
         RemoteMcp,

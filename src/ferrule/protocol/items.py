@@ -192,6 +192,13 @@ class ComputerCall(_Item, frozen=True, tag="computer_call"):
     actions: tuple[msgspec.Raw, ...] | None = None
     pending_safety_checks: tuple[msgspec.Raw, ...] = ()
 
+    @property
+    def every_action(self) -> tuple[msgspec.Raw, ...]:
+        """The actions of either form."""
+        if self.actions is not None:
+            return self.actions
+        return (self.action,) if bytes(self.action) not in (b"", b"null") else ()
+
 
 class ComputerCallOutput(_Item, frozen=True, tag="computer_call_output"):
     """The screenshot after a computer call."""

@@ -82,6 +82,14 @@ ToolPayload = FunctionPayload | CustomPayload | LocalShellPayload | McpPayload |
 NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput | ComputerCallOutput | McpApprovalResponse
 
 
+PICTURE = "(a picture)"
+"""Stands for the picture of a screen, for people and hooks."""
+
+
+class _Screenshot(msgspec.Struct):
+    image_url: str | None = None
+
+
 ABORTED = "aborted"
 """The output of a call that was cut off before it answered: servers refuse a call without an answer."""
 
@@ -93,22 +101,36 @@ class ToolOutput(msgspec.Struct, frozen=True):
     """A tool's answer. `success` is for the front end; the model reads only the body.
 
     `bounded` means the tool itself kept to the output budget; dispatch truncates the rest. `ends_turn`: the model is
-    not asked again, and the text is its final message.
+    not asked again, and the text is its final message. `beside`: words for the model that the body has no room for.
     """
 
     body: OutputBody | NativeOutput
     success: bool | None = None
     bounded: bool = False
     ends_turn: bool = False
+    beside: str = ""
 
     @property
     def text(self) -> str:
         """The textual parts of the body, for people and hooks."""
         body = self.body
+        if isinstance(body, ComputerCallOutput):
+            return self.beside or PICTURE
         return text_of(body) if isinstance(body, (str, tuple)) else msgspec.json.encode(body).decode()
 
+    @property
+    def shown(self) -> OutputBody | NativeOutput:
+        """The body for people: that of a screen as its words and its picture."""
+        if not isinstance(self.body, ComputerCallOutput):
+            return self.body
+        url = msgspec.json.decode(self.body.output, type=_Screenshot).image_url
+        words = (InputText(self.beside),) if self.beside else ()
+        return words if url in (None, NO_SCREENSHOT) else (*words, InputImage(image_url=url))
+
     def unsaid(self, payload: ToolPayload) -> str | None:
-        """Return the text of a failure that the answer to this kind of call cannot carry."""
+        """Return what the answer to this kind of call cannot carry: words beside it, the text of a failure."""
+        if self.beside:
+            return self.beside
         wordless = isinstance(payload, NativePayload) and payload.item_type == "computer_call"
         return self.text if wordless and self.success is False and isinstance(self.body, str) else None
 

@@ -14,6 +14,10 @@ PatchForm = Literal["freeform", "function", "native", "none"]
 """The patch format of a model: grammar text, one JSON string, the native item, or none."""
 
 
+ComputerForm = Literal["computer", "computer_use_preview", "function"]
+"""The screen of a model: the native item or its older form, where the server has them, or a function."""
+
+
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     """One model family. `tools` names the set of tools (`codex`, `openhands`, `claude`, `generic`, `all`, or a
     user's).
@@ -26,6 +30,7 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     tools: str = "generic"
     shell: ShellForm = "shell_command"
     apply_patch: PatchForm = "function"
+    computer: ComputerForm = "computer"
     parallel_tool_calls: bool = True
     reasoning: bool = False
     reasoning_effort: ReasoningEffort | None = None

@@ -267,8 +267,12 @@ class CodeInterpreter(_Spec, frozen=True, tag="code_interpreter"):
     container: str | AutoContainer
 
 
+class ComputerTool(_Spec, frozen=True, tag="computer"):
+    """A screen that the client shows and the model acts on, several actions a call. Pictures tell its size."""
+
+
 class ComputerUsePreview(_Spec, frozen=True, tag="computer_use_preview"):
-    """A screen that the client shows and the model acts on; sizes in pixels."""
+    """The older screen, one action a call; sizes in pixels."""
 
     display_width: int
     display_height: int
@@ -411,6 +415,7 @@ ToolSpec = (
     | WebSearchPreview
     | FileSearch
     | CodeInterpreter
+    | ComputerTool
     | ComputerUsePreview
     | ApplyPatchTool
     | ShellTool

@@ -12,6 +12,7 @@ from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
     ApplyPatchCall,
+    ComputerCall,
     CustomToolCall,
     FunctionCall,
     ItemView,
@@ -102,6 +103,8 @@ def read_call(view: ItemView) -> Call | None:
         case ApplyPatchCall(operation=operation):
             kind = str(operation.__struct_config__.tag).removesuffix("_file")
             return PatchCall((PatchedFile("add" if kind == "create" else kind, operation.path),))
+        case ComputerCall():
+            return ToolCall("computer", {"actions": [msgspec.json.decode(action) for action in view.every_action]})
         case ToolSearchCall(execution="client", arguments=arguments):
             return ToolCall("tool_search", msgspec.json.decode(arguments))
     return None

@@ -5,11 +5,13 @@ Source: `apply_patch`, `shell`, `local_shell`, `computer` and `computer_use_prev
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from ferrule.containers.screen import ScreenAction
 from ferrule.hosted.shell_output import told
+from ferrule.protocol.computer import ACTION, ACTIONS
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
@@ -202,40 +204,25 @@ class LocalShell(NativeTool):
         return str(item.get("output") or "")
 
 
-_ACTION: JsonObject = {
-    "type": "object",
-    "properties": {
-        "type": {
-            "type": "string",
-            "enum": ["click", "double_click", "drag", "keypress", "move", "screenshot", "scroll", "type", "wait"],
-        },
-        "x": {"type": "integer"},
-        "y": {"type": "integer"},
-        "button": {"type": "string", "enum": ["left", "right", "wheel", "back", "forward"]},
-        "path": {"type": "array", "items": {"type": "object"}, "description": "Points {x, y} of a drag"},
-        "keys": {"type": "array", "items": {"type": "string"}},
-        "scroll_x": {"type": "integer"},
-        "scroll_y": {"type": "integer"},
-        "text": {"type": "string"},
-    },
-    "required": ["type"],
-}
-
-
-class _Action(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: Literal["click", "double_click", "drag", "keypress", "move", "screenshot", "scroll", "type", "wait"]
-    x: int | None = None
-    y: int | None = None
-    button: str | None = None
-    path: list[dict[str, int]] | None = None
-    keys: list[str] | None = None
-    scroll_x: int | None = None
-    scroll_y: int | None = None
-    text: str | None = None
-
-
 class _Actions(msgspec.Struct, frozen=True):
-    actions: Annotated[list[_Action], msgspec.Meta(min_length=1)]
+    actions: Annotated[list[ScreenAction], msgspec.Meta(min_length=1)]
+
+
+_UNSAID: Mapping[str, JsonObject] = {"click": {"button": "left"}, "scroll": {"scroll_x": 0, "scroll_y": 0}}
+
+
+def _whole(action: ScreenAction) -> JsonObject:
+    """Return an action with the fields that the API always has, and its numbers as whole ones."""
+    fields: JsonObject = {name: _rounded(value) for name, value in msgspec.to_builtins(action).items()}
+    return _UNSAID.get(str(fields["type"]), {}) | fields
+
+
+def _rounded(value: JsonValue) -> JsonValue:
+    if isinstance(value, float):
+        return round(value)
+    if isinstance(value, list):
+        return [_rounded(entry) for entry in value]
+    return {name: _rounded(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
 
 class Computer(NativeTool):
@@ -246,12 +233,12 @@ class Computer(NativeTool):
         "Act on the screen: the actions run in order, then a screenshot comes back. Coordinates are pixels from the "
         "top left. Begin with a screenshot."
     )
-    parameters = _object({"actions": {"type": "array", "items": _ACTION}}, ["actions"])
+    parameters = ACTIONS
 
     def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the actions."""
         read = _convert(arguments, _Actions, self.name)
-        return {"actions": msgspec.to_builtins(read.actions), "pending_safety_checks": []}
+        return {"actions": list(map(_whole, read.actions)), "pending_safety_checks": []}
 
     def arguments(self, item: JsonObject) -> JsonObject:
         """Return the actions; an item of the older form has one."""
@@ -278,7 +265,7 @@ class ComputerPreview(Computer):
         "Act on the screen: one action, then a screenshot comes back. Coordinates are pixels from the top left. Begin "
         "with a screenshot."
     )
-    parameters = JsonSchema(_ACTION)
+    parameters = JsonSchema(ACTION)
 
     def function(self, name: str, tool: JsonObject) -> ResponsesApiTool:
         """Return the function, which names the size of the screen."""
@@ -288,7 +275,7 @@ class ComputerPreview(Computer):
 
     def fields(self, arguments: JsonValue) -> JsonObject:
         """Return the action."""
-        return {"action": msgspec.to_builtins(_convert(arguments, _Action, self.name)), "pending_safety_checks": []}
+        return {"action": _whole(_convert(arguments, ScreenAction, self.name)), "pending_safety_checks": []}
 
     def arguments(self, item: JsonObject) -> JsonObject:
         """Return the action's fields."""

@@ -186,20 +186,26 @@ def check_pairs(
     the input, `given` is the input as the client sent it. Raises `ApiError`."""
     calls = {called_id(item.view): item for item in before}
     answered = {answered_id(item.view) for item in before}
+    named = {called_id(item.view): given[index].get("type") for index, item in new}
     for index, item in new:
         if (answers := answered_id(item.view)) is not None:
             if isinstance(item.view, UnknownItem):
                 pass  # nobody knows what it answers
             elif answers not in calls:
-                raise _unpaired(f"input[{index}]", f"no call {answers!r} precedes this {given[index]['type']}")
+                raise _unpaired(_place(index, given), f"no call {answers!r} precedes this {given[index]['type']}")
             elif answers in answered:
-                raise _unpaired(f"input[{index}]", f"the call {answers!r} has an output already")
+                raise _unpaired(_place(index, given), f"the call {answers!r} has an output already")
             answered.add(answers)
         calls[called_id(item.view)] = item
     answered |= {one.call for one in held_in([*before, *(item for _, item in new)]).values()}
     for call_id, item in calls.items():
         if call_id is not None and call_id not in answered and not isinstance(item.view, _MAY_WAIT):
-            raise _unpaired("input", f"the {kind_of(item.view)} {call_id!r} has no output")
+            raise _unpaired("input", f"the {named.get(call_id) or kind_of(item.view)} {call_id!r} has no output")
+
+
+def _place(index: int, given: Sequence[JsonObject]) -> str:
+    """Return what an unpaired output's error names: of a screen the whole input, as the API does."""
+    return "input" if given[index].get("type") == "computer_call_output" else f"input[{index}]"
 
 
 def _unpaired(param: str, text: str) -> ApiError:

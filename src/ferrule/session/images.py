@@ -13,13 +13,23 @@ from ferrule.images import read_header
 from ferrule.model.recipient import mark_of
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
+from ferrule.protocol.items import (
+    ComputerCallOutput,
+    CustomToolCallOutput,
+    FunctionCallOutput,
+    Message,
+    ResponseItem,
+    make_item,
+)
+from ferrule.protocol.payload import NO_SCREENSHOT
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """For all images in one request, in base64; servers accept requests of 20 MB and more."""
 SMALL = 2048
 """Bytes of an item that is not searched for images: a note would be as large as an image in it."""
 DROPPED = "[an image was here; it was left out because there are too many: view it again if it is needed]"
+_NO_SCREENSHOT = msgspec.Raw(msgspec.json.encode({"type": "computer_screenshot", "image_url": NO_SCREENSHOT}))
+"""Stands for the picture of a screen, where servers take no words."""
 REFUSED = "[an image was here; it was left out because the server refused it]"
 
 
@@ -63,6 +73,8 @@ def without_images(item: ResponseItem, note: str) -> ResponseItem:
         return make_item(msgspec.structs.replace(view, output=_noted(view.output, note)))
     if isinstance(view, Message) and _has_image(view.content):
         return make_item(msgspec.structs.replace(view, content=_noted(view.content, note)))
+    if isinstance(view, ComputerCallOutput) and len(item.raw) >= SMALL:
+        return make_item(msgspec.structs.replace(view, output=_NO_SCREENSHOT))
     return item
 
 
@@ -78,6 +90,8 @@ def _content(item: ResponseItem) -> str | tuple[ContentPart, ...]:
 
 
 def _image_bytes(item: ResponseItem) -> int:
+    if isinstance(item.view, ComputerCallOutput):
+        return len(item.raw)
     content = _content(item)
     if isinstance(content, str):
         return 0

@@ -103,6 +103,7 @@ def build_runtime(
         python=settings.python,
         web=web_access(settings, env, workspace.places),
         file_search=_folders(settings, env, workspace, parent, folders),
+        computer=settings.computer,
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))

@@ -1,20 +1,30 @@
 """The sources of a session's tools: built-in ones by name, and those that the caller brings."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ferrule.builtin import BUILTINS, Builtin
 from ferrule.builtin.interception import PATCH_TOOL
 from ferrule.builtin.shell_selection import SHELL_TOOLS, current_platform, select_shell
+from ferrule.builtin.table import OPENS_PAGES, SCREENS
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Features
-from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSearchTool, ToolSpec, runs_here
+from ferrule.protocol.specs import (
+    ApplyPatchTool,
+    ComputerTool,
+    ComputerUsePreview,
+    LocalShell,
+    ShellTool,
+    ToolSearchTool,
+    ToolSpec,
+    runs_here,
+)
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
-from ferrule.tools.registry import NATIVE, ToolRegistryBuilder
+from ferrule.tools.registry import NATIVE, ToolKey, ToolRegistryBuilder
 from ferrule.tools.search import MAX_LISTED, ToolSearch, as_loaded_specs, loaded_keys
 
 ToolLike = Any
@@ -70,6 +80,8 @@ class BuiltinSource:
             if not tool.hidden and (tool.name != ASKS_USER or self._state.permissions.answers_questions):
                 builder.push_spec_with_parallel_support(tool.spec(self._state), tool.parallel, read_only=tool.read_only)
             builder.register_handler(tool.called, self._handlers[tool.name], namespace=tool.namespace)
+            if tool.name in SCREENS:
+                builder.register_handler(tool.called, self._handlers[tool.name])
         if not _NATIVE_SHELLS.isdisjoint(self._handlers):
             shell = BUILTINS[_FUNCTION_FORMS[LocalShell]]
             builder.register_fallback(shell.called, DeferredHandler(_loader(shell, self._state)))
@@ -77,8 +89,12 @@ class BuiltinSource:
             builder.register_fallback(PATCH_TOOL, self._patch)
 
 
-def function_form(spec: ToolSpec, state: ConversationState) -> ToolSpec:
-    """Return the function that does what a native tool does which runs here; every other tool as it is."""
+def function_form(spec: ToolSpec, state: ConversationState, called: Container[ToolKey]) -> ToolSpec:
+    """Return the function that does what a native tool does which runs here; every other tool as it is. `called` are
+    the tools that can be."""
+    if isinstance(spec, ComputerTool | ComputerUsePreview):
+        screen = BUILTINS[SCREENS[0]]
+        return screen.function(state) if (None, screen.called) in called else spec
     name = _FUNCTION_FORMS.get(type(spec))
     return BUILTINS[name].spec(state) if name is not None and runs_here(spec) else spec
 
@@ -157,7 +173,15 @@ def expand_profile(
         names.extend(matching_names(entry, BUILTINS))
     if features.multi_agent:
         names.extend(AGENT_TOOLS)
-    return [name for name in dict.fromkeys(names) if name in BUILTINS]
+    return with_one_screen(name for name in names if name in BUILTINS)
+
+
+def with_one_screen(names: Iterable[str]) -> list[str]:
+    """Return the names, each once: of the screens only the first, and what goes with it."""
+    listed = list(dict.fromkeys(names))
+    screens = [name for name in listed if name in SCREENS]
+    kept = [name for name in listed if name not in screens[1:]]
+    return list(dict.fromkeys((*kept, OPENS_PAGES))) if screens else kept
 
 
 def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[list[str], list[Any]]:
@@ -192,4 +216,4 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
             made.append(as_tool(tool))
         else:
             raise UsageError(f"{type(tool).__name__} is not a tool: give a name, a definition or a function")
-    return list(dict.fromkeys(names)), made
+    return with_one_screen(names), made

@@ -257,7 +257,8 @@ class Toolset(LoopBound, Closing):
         if wire == "responses":
             told = searched_for(specs)
             return [spec.to_responses() for spec in specs if spec not in told]
-        forms = {spec_name(form): form for spec in specs for form in [function_form(spec, self.conversation)]}
+        called = set(self.current()[1])
+        forms = {spec_name(form): form for spec in specs for form in [function_form(spec, self.conversation, called)]}
         functions = (function for form in forms.values() for function in as_functions(form))
         return [chat for function in functions if (chat := function.to_chat()) is not None]
 

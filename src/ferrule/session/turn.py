@@ -451,10 +451,10 @@ class Turn:
             output = ToolOutput(BROKEN_OFF, False)
         else:
             output = await dispatcher.run(routed)
-        if (unsaid := output.unsaid(invocation.payload)) is not None:
-            self._dialogue.tell_model(unsaid)
         hint = self._failures.note(invocation, output)
         output = output if hint is None else _with_hint(output, hint)
+        if (unsaid := output.unsaid(invocation.payload)) is not None:
+            self._dialogue.tell_model(unsaid)
         if output.ends_turn:
             self._last_word = output.text
         answer = output.into_response(invocation.call_id, invocation.payload)
@@ -547,12 +547,12 @@ def _says_something(view: ItemView) -> bool:
 
 
 def _with_hint(output: ToolOutput, hint: str) -> ToolOutput:
-    """Append a hint for the model to an output; a native output has no room for one."""
+    """Append a hint for the model to an output, or beside it: a native output has no room for one."""
     if isinstance(output.body, str):
         return msgspec.structs.replace(output, body=f"{output.body}\n\n{hint}")
     if isinstance(output.body, tuple):
         return msgspec.structs.replace(output, body=(*output.body, InputText(hint)))
-    return output
+    return msgspec.structs.replace(output, beside="\n\n".join(filter(None, (output.beside, hint))))
 
 
 def _with_arguments(item: ResponseItem) -> ResponseItem:

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar, cast
 
 import msgspec
 
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.retrieval.access import FolderAccess
@@ -71,12 +72,14 @@ class ConversationState(Protocol):
     def web(self) -> WebAccess | None: ...
     @property
     def file_search(self) -> FolderAccess | None: ...
+    @property
+    def computer(self) -> ComputerSettings: ...
 
 
 class Conversation(msgspec.Struct, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
     sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web,
-    `file_search` the search in folders."""
+    `file_search` the search in folders, `computer` the screen."""
 
     cwd: str
     permissions: Permissions
@@ -90,3 +93,4 @@ class Conversation(msgspec.Struct, kw_only=True):
     python: str | None = None
     web: WebAccess | None = None
     file_search: FolderAccess | None = None
+    computer: ComputerSettings = ComputerSettings()

@@ -58,11 +58,13 @@ class McpEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool will run that declares no more than its name and arguments (a plain function, a dynamic tool)."""
+    """A tool will run that declares no more than its name and arguments (a plain function, a dynamic tool). `warnings`
+    are of the model's provider, which wants the user to confirm the call."""
 
     name: str
     arguments: str
     annotations: ToolAnnotations
+    warnings: tuple[str, ...] = ()
 
 
 class NetworkEffect(msgspec.Struct, frozen=True, kw_only=True):

@@ -329,8 +329,8 @@ def _came_of(running: _Running, output: ToolOutput) -> Fields:
             parts = output.body if isinstance(output.body, tuple) else running.mcp and running.mcp.output
             return {"result": {"content": list(map(_mcp_part, parts or (InputText(output.text),)))}, "status": status}
         case _:
-            body = output.body if isinstance(output.body, str) else msgspec.to_builtins(output.body)
-            return {"output": body, "status": status}
+            body = output.shown
+            return {"output": body if isinstance(body, str) else msgspec.to_builtins(body), "status": status}
 
 
 def _mcp_part(part: ContentPart) -> object:

@@ -315,8 +315,8 @@ class Conversation:
 
     def _finish(self, item: ResponseItem, output: ToolOutput) -> None:
         call_id = called_id(item.view) or ""
-        if isinstance(output.body, tuple):
-            self._show_images(output.body, "of a tool", self._looked.pop(call_id, None))
+        if isinstance(body := output.shown, tuple):
+            self._show_images(body, "of a tool", self._looked.pop(call_id, None))
         cell = self._calls.pop(call_id, None)
         if cell is None:
             self._complete(item)

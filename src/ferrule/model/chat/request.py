@@ -15,6 +15,7 @@ from ferrule.model.payloads import json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import sampling, schema_format, shared_fields
+from ferrule.model.screen_calls import as_function
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import (
     ContentPart,
@@ -27,6 +28,8 @@ from ferrule.protocol.content import (
 )
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
+    ComputerCall,
+    ComputerCallOutput,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -51,8 +54,8 @@ NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validato
 """The signature that Gemini accepts for another model's call. Source: Gemini's documentation of thought signatures."""
 
 _encode = msgspec.json.encode
-_Calls = FunctionCall | CustomToolCall | ToolSearchCall
-_Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput
+_Calls = FunctionCall | CustomToolCall | ToolSearchCall | ComputerCall
+_Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput | ComputerCallOutput
 
 
 class ChatBody:
@@ -196,8 +199,8 @@ class ChatBody:
         return "" if wanted == "same" else wanted
 
     def _call(self, item: ResponseItem) -> dict[str, object]:
-        call = item.view
-        assert isinstance(call, _Calls)
+        call = as_function(item.view)
+        assert isinstance(call, FunctionCall | CustomToolCall | ToolSearchCall)
         said: dict[str, object] = {"id": self._to.sent_id(_call_id(call), item.origin), "type": "function"}
         said |= self._kept(item, call.chat_fields)
         if self._to.omitted.signatures:
@@ -218,11 +221,12 @@ class ChatBody:
         messages: list[bytes] = []
         shown: list[ContentPart] = []
         for call in calls:
-            answer = answers.get(_call_id(call.view))
+            given = answers.get(_call_id(call.view))
+            answer = None if given is None else as_function(given)
             content: object = ABORTED
             if isinstance(answer, ToolSearchOutput):
                 content = json_array(map(bytes, answer.tools)).decode()
-            elif answer is not None:
+            elif isinstance(answer, FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput):
                 output = self._to.shown(answer.output)
                 content, images = split_output(output)
                 if self._server.list_outputs and images:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ferrule.model import freeform
-from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.adapt import WireTools, knows_tool, wire_name
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import Json, json_array, json_object, without_fields
@@ -14,6 +14,7 @@ from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.responses.item_fields import pruned
 from ferrule.model.sampling import sampling, schema_format, shared_fields
+from ferrule.model.screen_calls import KINDS, as_function
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import ContentPart, InputText, is_empty
 from ferrule.protocol.hosted import is_unfinished
@@ -62,6 +63,7 @@ class ResponsesBody:
         self._server = recipient.accepts
         self._history = PrefixCache(self._piece)
         self._ids: dict[str, str] = {}
+        self._has_screen = any(knows_tool(self._server, "responses", kind) for kind in KINDS)
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
         """Build the body. Raises `ModelError` if the tool choice cannot be expressed."""
@@ -110,13 +112,13 @@ class ResponsesBody:
         followed by one message with the images."""
         if _is_said(items[start].view):
             return self._response(items, start)
-        if self._server.list_outputs or not isinstance(items[start].view, _OUTPUTS):
+        if self._server.list_outputs or not isinstance(self._answer(items[start].view), _OUTPUTS):
             encoded = self._item(items[start])
             return Piece(start, start + 1, () if encoded is None else (encoded,))
         end = start
         values: list[bytes] = []
         shown: list[ContentPart] = []
-        while end < len(items) and isinstance(view := items[end].view, _OUTPUTS):
+        while end < len(items) and isinstance(view := self._answer(items[end].view), _OUTPUTS):
             text, images = split_output(self._to.shown(view.output))
             shown += images
             value = self._encoded(items[end], self._adapted(msgspec.structs.replace(view, output=text)))
@@ -125,6 +127,10 @@ class ResponsesBody:
         if shown:
             values.append(_encode(Message(role="user", content=(InputText(SHOWN), *shown))))
         return Piece(start, end, tuple(values))
+
+    def _answer(self, view: ItemView) -> ItemView:
+        """Return the view of an item, that of a screen as the server knows it."""
+        return view if self._has_screen else as_function(view)
 
     def _response(self, items: Sequence[ResponseItem], start: int) -> Piece:
         """Convert the model's output of one response. Reasoning is sent with what followed it there, or not at all; an
@@ -200,6 +206,7 @@ class ResponsesBody:
 
     def _adapted(self, view: ItemView) -> ItemView:
         server = self._server
+        view = self._answer(view)
         if isinstance(view, _OUTPUTS) and (output := self._to.shown(view.output)) is not view.output:
             view = msgspec.structs.replace(view, output=output)
         if isinstance(view, Message) and (content := self._to.shown(view.content, tool=False)) is not view.content:

@@ -10,6 +10,7 @@ from ferrule.model.names import Callee
 from ferrule.model.outputs import split_output
 from ferrule.model.payloads import json_array
 from ferrule.model.recipient import Recipient
+from ferrule.model.screen_calls import as_function
 from ferrule.model.stream import ModelRequest
 from ferrule.model.text.prompt import call_text, freeform_text, instructions, output_text
 from ferrule.protocol.content import InputText, OutputText
@@ -67,6 +68,7 @@ class TextBody:
 
     def _view(self, view: ItemView) -> Message | None:
         """Return a call or an output as a message; None for everything else."""
+        view = as_function(view)
         match view:
             case FunctionCall():
                 return _said(call_text(_name(view.name, view.namespace), sendable(view.arguments)))
