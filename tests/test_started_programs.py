@@ -36,6 +36,7 @@ WHY = {
     "documents/parsing/answers.py": "itself, by fork",
     "execpolicy/local_host.py": "looks for what a command would start, to judge it",
     "execpolicy/load.py": "our interpreter",
+    "image_generation/command.py": "the user's image program, located and confined",
     "integrations/mini_swe_agent.py": "no program: the error of those that took too long",
     "integrations/task_sandboxes/in_container.py": "commands, in a container",
     "integrations/task_sandboxes/outputs.py": "commands, in a container or confined",
