@@ -64,6 +64,7 @@ EXAMPLES: dict[str, object] = {
     "computer": {"actions": [{"type": "click", "x": 120, "y": 48}, {"type": "type", "text": "Ada Lovelace"}]},
     "computer_use_preview": {"actions": [{"type": "scroll", "x": 500, "y": 400, "scroll_y": 300}]},
     "open_url": {"url": "https://brix.example/tower"},
+    "image_generation": {"prompt": "A red bicycle that leans against a white wall, as a watercolour"},
     "think": {"thought": "The cache is filled before the lock is taken."},
     "tool_search": {"query": "create a calendar event"},
     "update_plan": {"plan": [{"step": "Write the test", "status": "in_progress"}]},

@@ -13,6 +13,7 @@ from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.image_settings import ImageGenerationSettings
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import (
     AskForApproval,
@@ -162,6 +163,12 @@ start_url = "http://shop.example/"
 display_width = 800
 display_height = 600
 browser = "/opt/chromium"
+[image_generation]
+base_url = "http://localhost:3/v1"
+env_key = "I_KEY"
+model = "flux"
+models = { gpt-image-1 = "flux" }
+timeout_sec = 60
 [tui]
 theme = "nord"
 keys = { unfold = "f2" }
@@ -204,7 +211,7 @@ timeout = 1.5
     assert settings.sandbox_policy == WorkspaceWrite(("/srv",), True, True, True)
     assert settings.shell_environment_policy == ShellEnvironmentPolicy(
         inherit="core", ignore_default_excludes=True, include=("A_KEY",), exclude=("B*",), set={"C": "1"},
-        include_only=("A*",), secrets=frozenset({"MY_KEY", "Z", "E_KEY"}),
+        include_only=("A*",), secrets=frozenset({"MY_KEY", "Z", "E_KEY", "I_KEY"}),
     )  # fmt: skip
     assert settings.approval_policy is AskForApproval.UNTRUSTED and settings.accept_no_sandbox
     assert (settings.profile, settings.tools, settings.instructions) == (
@@ -227,7 +234,10 @@ timeout = 1.5
     assert settings.computer == ComputerSettings(
         start_url="http://shop.example/", display_width=800, display_height=600, browser="/opt/chromium"
     )
-    assert settings.command_environment.secrets == {"MY_KEY", "Z", "E_KEY"}
+    assert settings.image_generation == ImageGenerationSettings(
+        base_url="http://localhost:3/v1", env_key="I_KEY", model="flux", models={"gpt-image-1": "flux"}, timeout_sec=60
+    )
+    assert settings.command_environment.secrets == {"MY_KEY", "Z", "E_KEY", "I_KEY"}
     assert settings.tui == TuiSettings(theme="nord", keys={"unfold": "f2"}, notifications=False)
     assert settings.otel == Otel(enabled=False, contents=True)
     assert settings.gateway == GatewaySettings(

@@ -163,6 +163,7 @@ def test_a_search_of_yours_is_only_switched_off() -> None:
         {"model_provider": "evil"},
         {"model_providers": {"openai": {"base_url": "http://evil/v1"}}},
         {"hosted_tools": ["image_generation"]},
+        {"image_generation": {"base_url": "http://evil/v1"}},
         {"projects": {"/": {"trust_level": "trusted"}}},
         {"shell_environment_policy": {"ignore_default_excludes": True}},
         {"sandbox_workspace_write": {"writable_roots": ["/"]}},

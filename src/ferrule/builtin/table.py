@@ -73,6 +73,7 @@ NAMES = (
     "computer",
     "computer_use_preview",
     "open_url",
+    "image_generation",
 )
 """The modules, in the order in which their tools are listed."""
 

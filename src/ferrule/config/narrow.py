@@ -194,6 +194,7 @@ MAY_SET: Rows = {
     "embeddings": yours_only,
     "file_search": yours_only,
     "computer": yours_only,
+    "image_generation": yours_only,
     "otel": yours_only,
     "tui": yours_only,
     "gateway": yours_only,

@@ -33,7 +33,7 @@ from ferrule.protocol.settings import (
     Settings,
     secret_variables,
 )
-from ferrule.protocol.specs import WebSearch, WebSearchPreview, Wire
+from ferrule.protocol.specs import ImageGeneration, WebSearch, WebSearchPreview, Wire
 from ferrule.protocol.web_settings import WebSearchSettings
 
 Hooks = Mapping[HookName, Sequence[HookTable]]
@@ -119,9 +119,9 @@ def _model(table: ConfigTable) -> ModelSettings:
 
 
 def _environment(table: ConfigTable) -> ShellEnvironmentPolicy:
-    secrets = secret_variables(
-        table.model_providers.values(), table.mcp_servers.values(), _search_key(table), table.embeddings.env_key
-    )
+    image_key = None if table.image_generation is None else table.image_generation.env_key
+    keys = (_search_key(table), table.embeddings.env_key, image_key)
+    secrets = secret_variables(table.model_providers.values(), table.mcp_servers.values(), *keys)
     return ShellEnvironmentPolicy(**msgspec.structs.asdict(table.shell_environment_policy), secrets=secrets)
 
 
@@ -141,6 +141,8 @@ def _hooks(tables: Hooks, *, of_project: bool) -> Iterator[HookCommand]:
 def _hosted(table: ConfigTable) -> tuple[HostedTool, ...]:
     """Return the hosted tools; `web_search` is Codex's shorthand for the most common one."""
     named = tuple(map(hosted_tool, table.hosted_tools))
+    if table.image_generation is not None and any(isinstance(tool, ImageGeneration) for tool in named):
+        raise UsageError("[image_generation] makes images from here: take the provider's out of hosted_tools")
     if not isinstance(table.web_search, WebSearchSettings):
         search = WebSearch(external_web_access=table.web_search == "live")
         return named if table.web_search == "disabled" else (*named, search)

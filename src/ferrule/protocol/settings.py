@@ -9,6 +9,7 @@ from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.embedding_settings import EmbeddingsSettings, FileSearchSettings
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
 from ferrule.protocol.hosted import HostedTool
+from ferrule.protocol.image_settings import ImageGenerationSettings
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval, SandboxMode, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.prices import Prices
@@ -291,6 +292,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     embeddings: EmbeddingsSettings = EmbeddingsSettings()
     file_search: FileSearchSettings = FileSearchSettings()
     computer: ComputerSettings = ComputerSettings()
+    image_generation: ImageGenerationSettings | None = None
+    """Who makes images from here; None: nobody."""
     otel: Otel = Otel()
     tui: TuiSettings = TuiSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -360,7 +363,8 @@ class Settings(Choices, frozen=True, kw_only=True):
         policy = self.shell_environment_policy
         search_key = self.web_search.key_variable if self.web_search else None
         providers = [self.provider] if self.provider else []
-        named = secret_variables(providers, self.mcp_servers.values(), search_key, self.embeddings.env_key)
+        image_key = self.image_generation.env_key if self.image_generation else None
+        named = secret_variables(providers, self.mcp_servers.values(), search_key, self.embeddings.env_key, image_key)
         return msgspec.structs.replace(policy, secrets=policy.secrets | named)
 
 

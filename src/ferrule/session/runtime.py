@@ -21,6 +21,7 @@ from ferrule.protocol.truncation import OutputBudget
 from ferrule.retrieval.access import FolderAccess
 from ferrule.session.caches import with_caches
 from ferrule.session.file_search import folder_access
+from ferrule.session.image_generation import image_access
 from ferrule.session.web import web_access
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Permissions
@@ -104,6 +105,7 @@ def build_runtime(
         web=web_access(settings, env, workspace.places),
         file_search=_folders(settings, env, workspace, parent, folders),
         computer=settings.computer,
+        images=image_access(settings, env, workspace.places),
     )
     security = Security(policy=confirmation_policy(settings.confirmation))
     return Runtime(conversation, workspace, policies, security, env, (*told, *warnings, *workspace.warnings))

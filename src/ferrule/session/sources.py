@@ -54,6 +54,8 @@ WEB_TOOLS = ("web_search", "open_page", "find_in_page")
 """The tools that search the web, where that is configured."""
 FOLDER_TOOL = "file_search"
 """The tool that searches the folders which the user has named."""
+IMAGE_TOOL = "image_generation"
+"""The tool that makes images, where that is configured."""
 ASKS_USER = "request_user_input"
 """Shown to the model only where somebody answers."""
 

@@ -41,6 +41,7 @@ from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.sources import (
     AGENT_TOOLS,
     FOLDER_TOOL,
+    IMAGE_TOOL,
     WEB_TOOLS,
     BuiltinSource,
     DefinitionSource,
@@ -460,6 +461,8 @@ class Toolset(LoopBound, Closing):
                 ends.push_async_callback(self.conversation.web.aclose)
             if self.conversation.file_search is not None:
                 ends.push_async_callback(self.conversation.file_search.aclose)
+            if self.conversation.images is not None:
+                ends.push_async_callback(self.conversation.images.aclose)
             for handler in self._built[2].loaded() if self._built is not None else ():
                 if id(handler) not in self._lent:
                     ends.push_async_callback(handler.close)
@@ -498,6 +501,8 @@ def tool_sources(
             names = list(dict.fromkeys((*names, *WEB_TOOLS)))
         if conversation.file_search is not None:
             names = list(dict.fromkeys((*names, FOLDER_TOOL)))
+        if conversation.images is not None:
+            names = list(dict.fromkeys((*names, IMAGE_TOOL)))
         return [BuiltinSource(names, conversation)]
     names, made = split_tools(tools, conversation)
     if features.multi_agent:

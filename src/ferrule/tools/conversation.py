@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar, cast
 
 import msgspec
 
+from ferrule.image_generation.access import ImageAccess
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.truncation import OutputBudget
@@ -74,12 +75,14 @@ class ConversationState(Protocol):
     def file_search(self) -> FolderAccess | None: ...
     @property
     def computer(self) -> ComputerSettings: ...
+    @property
+    def images(self) -> ImageAccess | None: ...
 
 
 class Conversation(msgspec.Struct, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
     sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web,
-    `file_search` the search in folders, `computer` the screen."""
+    `file_search` the search in folders, `computer` the screen, `images` makes images."""
 
     cwd: str
     permissions: Permissions
@@ -94,3 +97,4 @@ class Conversation(msgspec.Struct, kw_only=True):
     web: WebAccess | None = None
     file_search: FolderAccess | None = None
     computer: ComputerSettings = ComputerSettings()
+    images: ImageAccess | None = None

@@ -95,14 +95,7 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
     changes = tuple(map(_file_change, planned.operations))
 
     async def attempt(access: Access) -> None:
-        ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes, cwd=cwd))
-        try:
-            with tracker.writing(_touched(planned)):
-                apply(planned, access.files.layer, journal=access.files.journal)
-        except PatchError as error:
-            ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=False, stderr=str(error)))
-            raise RespondToModel(str(error)) from error
-        ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=True, stdout=planned.summary()))
+        carry_out(planned, changes, ctx, access, tracker, cwd)
 
     effect = PatchEffect(
         cwd=cwd,
@@ -112,6 +105,31 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
         text="\n".join(change.unified_diff for change in changes) if text is None else text,
     )
     await ctx.run(effect, attempt)
+    record(planned, ctx, tracker)
+
+
+def carry_out(
+    planned: Plan,
+    changes: tuple[FileChange, ...],
+    ctx: ToolContext,
+    access: Access,
+    tracker: TurnDiffTracker,
+    cwd: str,
+) -> None:
+    """Write a plan with the access that was granted; `changes` are what it does, for people. Raises
+    `RespondToModel`."""
+    ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes, cwd=cwd))
+    try:
+        with tracker.writing(_touched(planned)):
+            apply(planned, access.files.layer, journal=access.files.journal)
+    except PatchError as error:
+        ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=False, stderr=str(error)))
+        raise RespondToModel(str(error)) from error
+    ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=True, stdout=planned.summary()))
+
+
+def record(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker) -> None:
+    """Add a plan that was written to what the turn has changed."""
     diff = tracker.record(ctx.turn_id, map(_turn_change, planned.operations))
     if diff:
         ctx.emit(TurnDiff(unified_diff=diff))
