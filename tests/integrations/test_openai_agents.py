@@ -20,7 +20,10 @@ from ferrule.protocol.content import InputText
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import NO_SCREENSHOT
 from ferrule.testing import ScriptedModel, apply_patch_call, custom_tool_call, function_call, shell_call
-from ferrule.testing.steps import StepLike
+from ferrule.testing.request import Request
+from ferrule.testing.steps import Simple, StepLike
+from tests.gateway.served import new_place, serving
+from tests.image_generation.painter import colour_at, painter
 from tests.integrations.frameworks import program
 from tests.mcp.stub import server
 from tests.processes import children, until
@@ -492,3 +495,39 @@ def test_the_program_of_the_page(
         model.check()
     assert capsys.readouterr().out == "They pass.\n"
     assert os.listdir(tmp_path) == ["made"]
+
+
+async def test_its_image_tool_draws_and_edits_through_a_gateway(sdk: Any, tmp_path: Path) -> None:
+    from openai import AsyncOpenAI
+
+    def draws(request: Request) -> Simple:
+        said = {"prompt": request.user_text}
+        return "Here it is." if request.outputs else function_call("image_generation", said)
+
+    def image(result: Any) -> Any:
+        (call,) = [item.raw_item for item in result.new_items if item.type == "tool_call_item"]
+        return call
+
+    there = new_place(tmp_path)
+    with painter() as server, ScriptedModel(draws) as model:
+        chosen = ("-c", f"image_generation.base_url={server.base_url}")
+        with serving(there, model.base_url, *chosen) as gateway:
+            async with AsyncOpenAI(base_url=gateway.url, api_key="unused", max_retries=0) as client:
+
+                def agent(**more: Any) -> Any:
+                    tool = sdk.ImageGenerationTool({"type": "image_generation", **more})
+                    return sdk.Agent(name="a", tools=[tool], model=sdk.OpenAIResponsesModel("m", client))
+
+                drawn = await sdk.Runner.run(agent(size="64x48", quality="low"), "a red wall")
+                running = sdk.Runner.run_streamed(agent(partial_images=2), "a green wall")
+                events = [event.data.type async for event in running.stream_events() if hasattr(event, "data")]
+                model.add(function_call("image_generation", {"prompt": "blue"}), "Here it is.")
+                more = [*drawn.to_input_list(), {"role": "user", "content": "now blue"}]
+                edited = await sdk.Runner.run(agent(action="edit"), more)
+    assert drawn.final_output == running.final_output == edited.final_output == "Here it is."
+    assert events.count("response.image_generation_call.partial_image") == 2
+    red, green, blue = (base64.b64decode(image(one).result) for one in (drawn, running, edited))
+    assert [colour_at(one, x, 5) for one, x in ((red, 2), (green, 2), (blue, 2), (blue, 60))] == [
+        (255, 0, 0), (0, 128, 0), (0, 0, 255), (255, 0, 0),
+    ]  # fmt: skip
+    assert server.asked[-1].files == {"image": red}

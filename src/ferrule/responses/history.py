@@ -120,13 +120,17 @@ class Histories:
         return History(since_summary(items), conversation_id)
 
     async def referenced(self, items: Sequence[JsonObject], owner: str, field: str = "input") -> tuple[JsonObject, ...]:
-        """Replace references by the items that they name. Raises `ApiError` for one that does not exist."""
+        """Replace references by the items that they name, and images that are named by their ids alone, as clients may.
+        Raises `ApiError` for a reference to what does not exist."""
         return tuple([await self._named(item, f"{field}[{index}].id", owner) for index, item in enumerate(items)])
 
     async def _named(self, item: JsonObject, param: str, owner: str) -> JsonObject:
-        if item.get("type") != "item_reference":
+        is_image = item.get("type") == "image_generation_call" and not item.get("result")
+        if item.get("type") != "item_reference" and not is_image:
             return item
         stored = await self._store.item(owner, str(item.get("id") or ""))
+        if stored is None and is_image:
+            return item
         if stored is None:
             raise ApiError(f"{param}: there is no item {item.get('id')!r}", status=404, code="not_found", param=param)
         found: JsonObject = msgspec.json.decode(stored)

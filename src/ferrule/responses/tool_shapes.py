@@ -133,12 +133,23 @@ class _ComputerPreview(msgspec.Struct, frozen=True):
     environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
 
 
+class _Mask(msgspec.Struct, frozen=True):
+    file_id: str | None = None
+    image_url: str | None = None
+
+
 class _ImageGeneration(msgspec.Struct, frozen=True):
     model: str | None = None
+    action: Literal["generate", "edit", "auto"] | None = None
     size: str | None = None
-    quality: str | None = None
-    output_format: str | None = None
+    quality: Literal["low", "medium", "high", "xhigh", "max", "auto"] | None = None
+    background: Literal["transparent", "opaque", "auto"] | None = None
+    output_format: Literal["png", "webp", "jpeg", "gif", "svg"] | None = None
+    output_compression: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
     partial_images: Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
+    input_fidelity: Literal["high", "low"] | None = None
+    input_image_mask: _Mask | None = None
+    moderation: Literal["auto", "low"] | None = None
 
 
 class _Plain(msgspec.Struct, frozen=True):

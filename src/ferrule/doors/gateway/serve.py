@@ -26,6 +26,7 @@ from ferrule.hosted.approvals import LIFE_S, Approvals
 from ferrule.hosted.code_interpreter import CodeInterpreter
 from ferrule.hosted.containers import ClientContainers
 from ferrule.hosted.file_search import FileSearch
+from ferrule.hosted.image_generation import ImageGeneration
 from ferrule.hosted.ingestion import Ingestion
 from ferrule.hosted.mcp.remote import Remotes
 from ferrule.hosted.mcp.tool import HostedMcp
@@ -34,9 +35,11 @@ from ferrule.hosted.shell import HostedShell
 from ferrule.hosted.tool import HostedTool
 from ferrule.hosted.vector_stores import ClientStores, Indexes, WatchedEmbedder, index_folder
 from ferrule.hosted.web_search import WebSearch
+from ferrule.image_generation.opening import open_maker
 from ferrule.mcp.search_tool import search_tools_of
 from ferrule.model.profiles import load_profiles, profile_files
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.image_settings import ImageGenerationSettings
 from ferrule.protocol.settings import GatewayContainers, GatewaySettings, Settings
 from ferrule.protocol.web_settings import WebSearchSettings
 from ferrule.responses import attachments
@@ -45,6 +48,7 @@ from ferrule.responses.upstream import open_upstream
 from ferrule.retrieval.embedders import open_embedder
 from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.vectors import VectorMemory
+from ferrule.sandbox.alone import confined_to_a_folder
 from ferrule.serving import Bind, Callers, listen, quiet_server
 from ferrule.store import Store, StoreError
 from ferrule.web.download import Downloads
@@ -103,7 +107,8 @@ async def serve(settings: Settings, bind: Bind, state: Path, ready: Callable[[st
         searching = _web_search(settings, network, parsing, owned)
         vectors = _vectors(settings, state, store, parsing, network, owned)
         finding = FileSearch(vectors.stores)
-        hosted = (*_hosted(containers, settings.gateway.containers), searching, finding, servers)
+        drawing = _image_generation(settings, network, store, owned)
+        hosted = (*_hosted(containers, settings.gateway.containers), searching, finding, servers, drawing)
         downloads = Downloads(network.guard(), most=attachments.MAX_BYTES, seconds=DOWNLOAD_S, ca_file=network.ca_file)
         owned.push_async_callback(downloads.aclose)
         engine = ResponseEngine(upstream, store, hosted=hosted, downloads=downloads)
@@ -199,6 +204,20 @@ def _web_search(settings: Settings, network: Network, parsing: Place, owned: Asy
     browser = open_browser(table, network.guard(), connect, ca_file=network.ca_file, cwd=settings.cwd, parsing=parsing)
     owned.push_async_callback(browser.aclose)
     return WebSearch(browser, bounds=network.bounds)
+
+
+def _image_generation(settings: Settings, network: Network, store: Store, owned: AsyncExitStack) -> ImageGeneration:
+    """Return the tool that makes images; where a setting is missing, it says which."""
+    table = settings.image_generation or ImageGenerationSettings()
+    missing = table.missing(os.environ)
+    if missing is not None:
+        if settings.image_generation is not None:
+            log.warning("image_generation is not run: %s", missing)
+        return ImageGeneration(None, store, missing=missing)
+    confine = confined_to_a_folder(settings.home, unconfined_accepted=settings.accept_no_sandbox)
+    maker = open_maker(table, confine, ca_file=network.ca_file)
+    owned.push_async_callback(maker.aclose)
+    return ImageGeneration(maker, store)
 
 
 def _server(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Server:
