@@ -168,6 +168,9 @@ async def test_commands_that_cannot_start_are_results(sandbox: Any) -> None:
     assert "unable to find user" in (await sandbox.exec(["true"], user="nobody-here")).stderr
     with pytest.raises(ValueError, match="embedded null byte"):
         await sandbox.exec(["echo", "a\0b"])
+    for half in (sandbox.exec(["cat"], input="\ud83d"), sandbox.write_file("x", "\ud83d"), sandbox.exec(["\ud83d"])):
+        with pytest.raises(SandboxUnavailableError, match="half of a surrogate pair"):  # which Inspect tells the model
+            await half
     await sandbox._sandbox.aclose()
     for late in (sandbox.exec(["true"]), sandbox.read_file("x"), sandbox.write_file("x", "y")):
         with pytest.raises(SandboxUnavailableError, match="has ended"):

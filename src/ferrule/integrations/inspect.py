@@ -168,7 +168,7 @@ class FerruleSandboxEnvironment(SandboxEnvironment):
             env=env or {},
             cwd=cwd or "",
             user=user or None,
-            stdin=input.encode() if isinstance(input, str) else input,
+            stdin=None if input is None else _bytes_of(input),
             timeout=timeout,
             output_bytes=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE,
         )
@@ -188,7 +188,7 @@ class FerruleSandboxEnvironment(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file as the sandbox's user."""
         with _told():
-            await self._sandbox.write(file, contents.encode() if isinstance(contents, str) else contents)
+            await self._sandbox.write(file, _bytes_of(contents))
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -214,6 +214,15 @@ def _told() -> Iterator[None]:
         raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
     except LaunchError as error:
         raise SandboxUnavailableError(str(error)) from error
+
+
+def _bytes_of(text: str | bytes) -> bytes:
+    """Return what is written. Models write half of a surrogate pair, and are told of it by this error alone."""
+    try:
+        return text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        bad = text[error.start : error.end]
+        raise SandboxUnavailableError(f"the text contains half of a surrogate pair ({bad!r}): write it whole") from error
 
 
 def _sandboxes() -> Sandboxes:
