@@ -208,6 +208,9 @@ def test_configurations(kind: Any, home: Path) -> None:
     assert (again.config, hash(again.config)) == (config, hash(config))
     with pytest.raises(ValueError, match="immage"):
         FerruleSandboxConfig(immage="x")  # type: ignore[call-arg]
+    for name, wrong in (("memory", 1), ("cpus", 0), ("cpus", -1), ("cpus", float("nan"))):
+        with pytest.raises(ValueError, match=name):
+            FerruleSandboxConfig(**{name: wrong})
 
     async def made() -> None:
         environments = await kind.sample_init("task", config, {})

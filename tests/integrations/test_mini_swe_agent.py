@@ -101,6 +101,13 @@ def test_a_timeout_is_told_as_its_others_tell_it(environment: Any) -> None:
     assert environment.execute({"command": "ls"})["output"] == ""
 
 
+@pytest.mark.parametrize("command", [None, 5, ["ls"], "a\0b", "\ud83d"])
+def test_what_is_no_command_is_told(environment: Any, command: object) -> None:
+    done = environment.execute({"command": command})
+    assert (done["returncode"], done["output"]) == (-1, "")
+    assert done["exception_info"].startswith("An error occurred while executing the command: the command")
+
+
 def test_variables_are_forwarded_by_name_only(mini: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIVEN", "1")
     monkeypatch.setenv("SECRET", "2")

@@ -32,6 +32,8 @@ from ferrule.containers.errors import NoSuchUser, OneUser, UnknownContainer
 from ferrule.integrations.task_sandboxes import (
     Command,
     Level,
+    Memory,
+    Processors,
     Sandboxes,
     TaskSandbox,
     TooLarge,
@@ -69,8 +71,8 @@ class FerruleSandboxConfig(BaseModel):
     working_dir: str | None = None
     domains: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    memory: int | None = None
-    cpus: float | None = None
+    memory: Memory | None = None
+    cpus: Processors | None = None
     level: Level = "auto"
 
     def __hash__(self) -> int:
@@ -221,8 +223,8 @@ def _bytes_of(text: str | bytes) -> bytes:
     try:
         return text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:
-        bad = text[error.start : error.end]
-        raise SandboxUnavailableError(f"the text contains half of a surrogate pair ({bad!r}): write it whole") from error
+        half = repr(error.object[error.start])
+        raise SandboxUnavailableError(f"the text contains half of a surrogate pair: {half}") from error
 
 
 def _sandboxes() -> Sandboxes:

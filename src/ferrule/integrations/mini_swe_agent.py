@@ -22,7 +22,7 @@ except ImportError as error:
     raise ImportError(needed) from error
 from pydantic import BaseModel, ConfigDict
 
-from ferrule.integrations.task_sandboxes import Command, Level, Sandboxes, TaskSandbox, Wanted
+from ferrule.integrations.task_sandboxes import Command, Level, Memory, Processors, Sandboxes, TaskSandbox, Wanted
 from ferrule.process.run import Completed
 from ferrule.protocol.errors import FerruleError
 from ferrule.sync import background_loop, wait_for_coroutine
@@ -53,8 +53,8 @@ class FerruleEnvironmentConfig(BaseModel):
     interpreter: list[str] = ["/bin/sh", "-c"]
     user: str = ""
     domains: list[str] = []
-    memory: int | None = None
-    cpus: float | None = None
+    memory: Memory | None = None
+    cpus: Processors | None = None
     level: Level = "auto"
 
 
@@ -73,8 +73,11 @@ class FerruleEnvironment:
         """Run the action's `command`. Raises `Submitted` if it ends the task; what else goes wrong is the result."""
         seconds = timeout or self.config.timeout
         forwarded = {name: os.environ[name] for name in self.config.forward_env if name in os.environ}
+        line = action.get("command", "")
+        if not isinstance(line, str):
+            return _failed(FerruleError(f"the command is {line!r}, and has to be a text"), "")
         command = Command(
-            argv=[*self.config.interpreter, action.get("command", "")],
+            argv=[*self.config.interpreter, line],
             env={**forwarded, **self.config.env},
             cwd=cwd,
             timeout=seconds,
@@ -84,7 +87,7 @@ class FerruleEnvironment:
         try:
             if self._sandbox is None:
                 raise FerruleError("the environment was cleaned up")
-            output = _result(wait_for_coroutine(self._sandbox.run(command)), command.argv[-1], seconds)
+            output = _result(wait_for_coroutine(self._sandbox.run(command)), line, seconds)
         except FerruleError as error:
             output = _failed(error, "")
         _end_if_submitted(output)

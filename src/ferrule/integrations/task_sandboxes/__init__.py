@@ -4,6 +4,14 @@ Each is a container where the machine has them, else a folder in which commands 
 """
 
 from ferrule.integrations.task_sandboxes.owner import Sandboxes, clean_up
-from ferrule.integrations.task_sandboxes.wanted import Command, Level, TaskSandbox, TooLarge, Wanted
+from ferrule.integrations.task_sandboxes.wanted import (
+    Command,
+    Level,
+    Memory,
+    Processors,
+    TaskSandbox,
+    TooLarge,
+    Wanted,
+)
 
-__all__ = ["Command", "Level", "Sandboxes", "TaskSandbox", "TooLarge", "Wanted", "clean_up"]
+__all__ = ["Command", "Level", "Memory", "Processors", "Sandboxes", "TaskSandbox", "TooLarge", "Wanted", "clean_up"]

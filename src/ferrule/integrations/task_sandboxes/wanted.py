@@ -1,14 +1,21 @@
 """The contract: what a sandbox is asked for, and what it does."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
+from pydantic import Field
 
 from ferrule.process.run import Completed
 from ferrule.protocol.errors import FerruleError
 
+LEAST_MEMORY = 4 << 20
+"""Bytes: with less not even what starts the commands runs."""
+LEAST_PROCESSORS = 0.01
+"""The kernel takes no less: a millisecond of each tenth of a second."""
 Level = Literal["auto", "container", "workspace-write"]
+Memory = Annotated[int, Field(ge=LEAST_MEMORY)]
+Processors = Annotated[float, Field(ge=LEAST_PROCESSORS, allow_inf_nan=False)]
 IDLE_SECONDS = 7 * 24 * 3600.0
 """A week: no task waits longer between two commands, and what is kept goes some day."""
 OUTPUT_BYTES = 10 << 20
