@@ -289,6 +289,17 @@ def test_a_toolset_tells_of_the_screen_on_both_wires(tmp_path: Path, name: str) 
         assert [spec["function"]["name"] for spec in tools.specs("chat")] == ["computer", "open_url"]
 
 
+def test_a_toolset_says_beside_its_answers_what_they_cannot(tmp_path: Path) -> None:
+    looks = function_call("call_f", "nobody")
+    with Toolset.for_model("gpt-5.5", cwd=tmp_path, sandbox="read-only", tools=["computer"]) as tools:
+        tools.conversation.computer = ComputerSettings(browser=str(tmp_path / "no-browser"))
+        odd = acts("odd", {"type": "dance"})
+        answers = tools.run_sync([odd | {"pending_safety_checks": [CHECK]}, looks])
+    assert [answer["type"] for answer in answers] == ["computer_call_output", "function_call_output", "message"]
+    assert "acknowledged_safety_checks" not in answers[0] and answers[2]["role"] == "developer"
+    assert "This is no action" in answers[2]["content"][0]["text"]
+
+
 def test_a_session_has_one_screen() -> None:
     names = expand_profile(["*"], ModelProfile(name="m"))
     assert "computer" in names and "computer_use_preview" not in names and names.count("open_url") == 1

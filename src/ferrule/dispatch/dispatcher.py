@@ -83,12 +83,17 @@ class Dispatcher:
         """Return the call in an item, or None if it has none."""
         return route(view, self.registry, self.session_id, self.turn_id)
 
-    async def respond(self, view: ItemView) -> ResponseInputItem | None:
-        """Return the item that answers a call, or None if `view` is not a call. Raises `Fatal` only."""
+    async def respond(
+        self, view: ItemView, on_words: Callable[[str], object] | None = None
+    ) -> ResponseInputItem | None:
+        """Return the item that answers a call, or None if `view` is not a call. `on_words` gets what the item has no
+        room for. Raises `Fatal` only."""
         routed = route(view, self.registry, self.session_id, self.turn_id)
         if routed is None:
             return None
         output = await self.run(routed)
+        if on_words is not None and (words := output.unsaid(routed.invocation.payload)) is not None:
+            on_words(words)
         return output.into_response(routed.invocation.call_id, routed.invocation.payload)
 
     async def run(self, routed: RoutedCall) -> ToolOutput:

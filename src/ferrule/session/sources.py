@@ -7,6 +7,7 @@ from ferrule.builtin import BUILTINS, Builtin
 from ferrule.builtin.interception import PATCH_TOOL
 from ferrule.builtin.shell_selection import SHELL_TOOLS, current_platform, select_shell
 from ferrule.builtin.table import OPENS_PAGES, SCREENS
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
@@ -22,14 +23,14 @@ from ferrule.protocol.specs import (
     runs_here,
 )
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
-from ferrule.tools.conversation import ConversationState
+from ferrule.tools.conversation import Conversation, ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
 from ferrule.tools.registry import NATIVE, ToolKey, ToolRegistryBuilder
 from ferrule.tools.search import MAX_LISTED, ToolSearch, as_loaded_specs, loaded_keys
 
 ToolLike = Any
 """A name, glob or `/regex/`; a `Tool` spec; a `ToolDefinition` or other definition with spec, or its class with
-`create`; a plain function; the spec of a native tool that runs here."""
+`create`; a plain function; a `Computer`; the spec of a native tool that runs here."""
 
 _NATIVE_SPECS: dict[type[Any], str] = {
     LocalShell: "local_shell",
@@ -186,8 +187,9 @@ def with_one_screen(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*kept, OPENS_PAGES))) if screens else kept
 
 
-def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[list[str], list[Any]]:
-    """Names of built-in tools, and everything else made ready. Raises `UsageError` for what does not exist."""
+def split_tools(tools: Sequence[ToolLike], state: Conversation) -> tuple[list[str], list[Any]]:
+    """Names of built-in tools, and everything else made ready. A `Computer` is the screen of the built-in tool. Raises
+    `UsageError` for what does not exist."""
     names: list[str] = []
     made: list[Any] = []
     for tool in tools:
@@ -217,5 +219,21 @@ def split_tools(tools: Sequence[ToolLike], state: ConversationState) -> tuple[li
 
             made.append(as_tool(tool))
         else:
-            raise UsageError(f"{type(tool).__name__} is not a tool: give a name, a definition or a function")
+            names.append(_bring_screen(tool, state))
     return with_one_screen(names), made
+
+
+def _bring_screen(tool: ToolLike, state: Conversation) -> str:
+    """Let the built-in tool use a `Computer`; return its name. Raises `UsageError` for anything else."""
+    from ferrule.builtin.kept_screen import KeptScreen
+    from ferrule.containers.screen.computer import Computer
+
+    if not isinstance(tool, Computer):
+        raise UsageError(f"{type(tool).__name__} is not a tool: give a name, a definition or a function")
+    kept = state.shared.get(KeptScreen)
+    if kept.brought not in (None, tool.screen):
+        raise UsageError("a session has one screen: give one Computer")
+    kept.brought = tool.screen
+    width, height = tool.dimensions
+    state.computer = ComputerSettings(display_width=width, display_height=height)
+    return SCREENS[0] if state.profile.computer == "function" else state.profile.computer

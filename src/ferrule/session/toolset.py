@@ -21,10 +21,11 @@ from ferrule.dispatch.pending import PendingTable
 from ferrule.dispatch.preview import DecidedHost, Preview
 from ferrule.history.pairs import answered_id, called_id
 from ferrule.model.adapt import as_functions, searched_for
+from ferrule.protocol.content import InputText
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
-from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, ResponseItem, read_item
+from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, Message, ResponseItem, make_item, read_item
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.protocol.permissions import (
@@ -305,20 +306,24 @@ class Toolset(LoopBound, Closing):
         """Run the calls among `items` and return their answers in call order.
 
         Takes the items of a Responses `output`, or the `tool_calls` of a Chat Completions message: dicts or the SDK's
-        objects. Answers have the form of the wire that the call came over. What waits for nobody is passed over, as are
-        calls whose answer is among the items, and what runs at the provider.
+        objects. Answers have the form of the wire that the call came over; words for which one has no room follow all
+        of them as messages. What waits for nobody is passed over, as are calls whose answer is among the items, and
+        what runs at the provider.
         """
         self._begin()
         dispatcher = self.dispatcher()
         given = [_as_dict(item) for item in items]
         views = [None if _is_chat(item) else read_item(msgspec.json.encode(item)).view for item in given]
         there = {answered_id(view) for view in views if view is not None}
+        words: list[str] = []
         answers = (
-            self._answer_chat(item, dispatcher) if view is None else _respond(view, dispatcher)
+            self._answer_chat(item, dispatcher) if view is None else _respond(view, dispatcher, words.append)
             for item, view in zip(given, views, strict=True)
             if view is None or called_id(view) not in there
         )
-        return [answer for answer in await asyncio.gather(*answers) if answer is not None]
+        found = [answer for answer in await asyncio.gather(*answers) if answer is not None]
+        said = (make_item(Message(role="developer", content=(InputText(text),))) for text in words)
+        return [*found, *map(_plain, said)]
 
     async def _answer_chat(self, call: Mapping[str, JsonValue], dispatcher: Dispatcher) -> dict[str, JsonValue]:
         call_id = str(call.get("id", ""))
@@ -525,9 +530,15 @@ def _call_of(
     return FunctionCall(call_id=call_id, name=name, namespace=namespace, arguments=text)
 
 
-async def _respond(view: ItemView, dispatcher: Dispatcher) -> dict[str, JsonValue] | None:
-    response = await dispatcher.respond(view)
-    return None if response is None else msgspec.json.decode(response.raw, type=dict[str, Any])
+async def _respond(
+    view: ItemView, dispatcher: Dispatcher, on_words: Callable[[str], object]
+) -> dict[str, JsonValue] | None:
+    response = await dispatcher.respond(view, on_words)
+    return None if response is None else _plain(response)
+
+
+def _plain(item: ResponseItem) -> dict[str, JsonValue]:
+    return msgspec.json.decode(item.raw, type=dict[str, Any])
 
 
 def _is_chat(item: Mapping[str, JsonValue]) -> bool:
