@@ -1,11 +1,14 @@
 """A site on loopback, with pages that are good and bad."""
 
+import base64
+import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
+NAME = "site.test"
 STYLE = (
     "<!doctype html><style>body{margin:0;font:16px sans-serif}input,select,button{position:absolute;left:20px;"
     "width:300px;height:40px}input,select{top:80px}button{top:200px}</style>"
@@ -19,56 +22,134 @@ CONFIRM = (
     "<form action=/done method=post onsubmit='return confirm(\"Really book?\")'><h1>{name}, {day}</h1>"
     "<input type=hidden name=name value='{name}'><input type=hidden name=day value='{day}'><button>Book</button></form>"
 )
-PAGES = {"/": "<h1>Home</h1>", "/book": BOOK, "/day": DAY, "/confirm": CONFIRM, "/done": "<h1>Booked</h1>"}
+SAY = "<script>say = what => fetch('/say?' + encodeURIComponent(what))</script>"
+LISTENER = SAY + (
+    "<input autofocus><div id=give draggable=true style='position:absolute;left:0;top:300px;width:50px;height:50px;"
+    "background:red'></div><div id=take style='position:absolute;left:300px;top:300px;width:99px;height:99px;"
+    "background:green'></div><script>"
+    "onkeydown = e => say(`${e.ctrlKey ? 'C-' : ''}${e.shiftKey ? 'S-' : ''}${e.key}`);"
+    "onwheel = e => say(`wheel ${e.deltaX} ${e.deltaY}`);"
+    "ondblclick = e => say(`double${e.shiftKey ? ' S' : ''}`); oncontextmenu = e => say('menu');"
+    "give.ondragstart = e => e.dataTransfer.setData('text', 'carried'); take.ondragover = e => e.preventDefault();"
+    "take.ondrop = e => say(e.dataTransfer.getData('text')); take.onmousemove = e => say('over');</script>"
+)
+ACTS = {
+    "alert": "alert('Hello')",
+    "prompt": "say(prompt('Name?', 'Bob'))",
+    "dialogs": "for (;;) alert('again')",
+    "hang": "for (;;);",
+    "popup": "window.open('/popup')",
+    "slow": "location.href = '/slow'",
+    "leave": "onbeforeunload = e => e.preventDefault(); location.href = '/'",
+    "download": "location.href = '/download'",
+    "huge": "location.href = '/huge'",
+    "choose": "chooser.click()",
+    "file": "location.href = 'file:///etc/passwd'; say('on')",
+    "other": "fetch('http://other.test/').catch(() => say('other'))",
+    "socket": "new WebSocket('ws://socket.test/').onerror = () => say('socket')",
+    "loopback": "fetch('http://127.0.0.1:3128/').catch(() => say('loopback'))",
+    "own": "new WebSocket('ws://site.test/ws').onmessage = e => say(e.data)",
+    "print": "print(); say('printed')",
+    "go": "location.href = '/book'",
+}
+"""What the buttons of `/acts` do. They stand in one row."""
+WIDTH = 60
+GRID = "".join(
+    f"<button style='left:{WIDTH * at}px;top:0;width:{WIDTH}px' onclick=\"{act}\">{name}</button>"
+    for at, (name, act) in enumerate(ACTS.items())
+)
+PAGES = {
+    "/": "<h1>Home</h1>", "/book": BOOK, "/day": DAY, "/confirm": CONFIRM, "/done": "<h1>Booked</h1>",
+    "/popup": "<h1>Popup</h1>", "/listener": LISTENER, "/acts": f"{SAY}{GRID}<input type=file id=chooser>",
+    "/framed": "<iframe src=/book></iframe>",
+}  # fmt: skip
+
+
+def place_of(act: str) -> dict[str, int]:
+    """Return where a button of `/acts` is."""
+    return {"x": WIDTH * list(ACTS).index(act) + WIDTH // 2, "y": 20}
 
 
 class Site:
-    """Serves `PAGES` as `site.test`."""
+    """What was asked of the site, and what its pages said."""
 
-    name = "site.test"
-
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.hosts = {f"{NAME}:80": f"127.0.0.1:{port}"}
         self.booked: list[str] = []
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                parts = urlsplit(self.path)
-                given = {name: values[0] for name, values in parse_qs(parts.query).items()}
-                page = PAGES.get(parts.path)
-                self.answer(200 if page else 404, (page or "<h1>Not here</h1>").format_map(given))
-
-            def do_POST(self) -> None:
-                site.booked.append(self.rfile.read(int(self.headers["content-length"])).decode())
-                self.answer(200, PAGES[self.path])
-
-            def answer(self, status: int, page: str) -> None:
-                body = (STYLE + page).encode()
-                self.send_response(status)
-                self.send_header("content-type", "text/html")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-                del format, args
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-
-    @property
-    def hosts(self) -> dict[str, str]:
-        return {f"{self.name}:80": f"127.0.0.1:{self._server.server_port}"}
+        self.said: list[str] = []
+        self.over = threading.Event()
 
     def url(self, path: str) -> str:
-        return f"http://{self.name}{path}"
+        return f"http://{NAME}{path}"
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+class Handler(BaseHTTPRequestHandler):
+    site: Site
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        given = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        match parts.path:
+            case "/say":
+                self.site.said.append(unquote(parts.query))
+                self.answer(200, "")
+            case "/slow":
+                self.answer(200, "<h1>Slow</h1>", more=1)
+                self.site.over.wait()
+            case "/never":
+                self.site.over.wait()
+            case "/download":
+                self.answer(200, "text", "content-disposition", "attachment; filename=report.txt")
+            case "/huge":
+                self.answer(200, "x", "content-disposition", "attachment; filename=huge.bin", more=10 << 30)
+                self.site.over.wait()
+            case "/ws":
+                self.greet()
+            case path:
+                page = PAGES.get(path)
+                self.answer(200 if page else 404, page.replace("{name}", given.get("name", "")).replace(
+                    "{day}", given.get("day", "")) if page else "<h1>Not here</h1>")  # fmt: skip
+
+    def do_POST(self) -> None:
+        self.site.booked.append(self.rfile.read(int(self.headers["content-length"])).decode())
+        self.answer(200, PAGES[self.path])
+
+    def answer(self, status: int, page: str, *header: str, more: int = 0) -> None:
+        body = (STYLE + page).encode()
+        self.send_response(status)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(body) + more))
+        if header:
+            self.send_header(*header)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def greet(self) -> None:
+        """Accept a WebSocket, and send one text (RFC 6455)."""
+        key = self.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("upgrade", "websocket")
+        self.send_header("connection", "upgrade")
+        self.send_header("sec-websocket-accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        self.wfile.write(b"\x81\x07greeted")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        del format, args
+
+
+@contextmanager
+def serving() -> Iterator[Site]:
+    """Serve the site, as `site.test`."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Handler,), {}))
+    server.daemon_threads = True
+    site = server.RequestHandlerClass.site = Site(server.server_port)  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,41 +1,114 @@
 """A screen: a real browser in a container, with pages of a server on loopback."""
 
+import asyncio
+import os
+import signal
 import struct
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from ferrule.containers.screen import Screen, ScreenError, ScreenNetwork, ScreenSettings, read_action
+from ferrule.containers.screen import (
+    BadAction,
+    BadAddress,
+    Screen,
+    ScreenError,
+    ScreenNetwork,
+    ScreenSettings,
+    read_action,
+)
+from ferrule.containers.screen import browser as browser_module
+from ferrule.containers.screen import screen as screen_module
 from ferrule.containers.screen.program import find_program
 from ferrule.sandbox.plan import Level
-from tests.containers.sites import Site
+from tests.containers.leftovers import ours
+from tests.containers.sites import NAME, STYLE, Site, place_of, serving
+from tests.processes import DEADLINE, alive, running, until
 from tests.programs import REQUIRED
 from tests.sandbox.conftest import require
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+class Judge:
+    """Decides about addresses, as whoever opens a screen may."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refused: dict[str, str] = {}
+
+    async def __call__(self, url: str) -> str | None:
+        self.asked.append(url)
+        return self.refused.get(url)
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with Site() as site:
+    with serving() as site:
         yield site
 
 
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def screen(site: Site) -> AsyncIterator[Screen]:
+async def kept(site: Site, judge: Judge) -> AsyncIterator[Screen]:
     await require(Level.NAMESPACES)
     try:
         find_program()
     except ScreenError as error:
         (pytest.fail if "chromium" in REQUIRED else pytest.skip)(str(error))
-    network = ScreenNetwork(access=(site.name,), hosts=site.hosts)
-    async with Screen.open(ScreenSettings(start_url=site.url("/")), network) as screen:
+    network = ScreenNetwork(access=(NAME,), hosts=site.hosts)
+    async with Screen.open(ScreenSettings(start_url=site.url("/")), network, on_navigation=judge) as screen:
+        await screen.start()
         yield screen
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def screen(kept: Screen, site: Site, judge: Judge) -> AsyncIterator[Screen]:
+    """The one browser, as it is after its start."""
+    await kept.open_url(site.url("/"))
+    kept.notices()
+    site.said.clear()
+    judge.asked.clear()
+    yield kept
+    judge.refused.clear()
 
 
 async def do(screen: Screen, **action: object) -> None:
     await screen.act(read_action(action))
+
+
+async def killed(screen: Screen, mark: str) -> tuple[str, ...]:
+    """Kill the processes of the browser that have this argument, and return what is told of that."""
+    assert screen.container is not None
+    found = [pid for pid in ours(Path("/nowhere"), {screen.container.holder_pid}) if pid in running(mark)]
+    assert found
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    await until(lambda: not any(map(alive, found)))
+    return await told(screen)
+
+
+async def told(screen: Screen, count: int = 1) -> tuple[str, ...]:
+    """Look until so much is told."""
+    notices = screen.notices()
+    async with asyncio.timeout(DEADLINE):
+        while len(notices) < count:
+            await screen.screenshot()
+            notices += screen.notices()
+    await do(screen, type="screenshot")
+    return notices + screen.notices()
+
+
+async def press(screen: Screen, act: str) -> None:
+    """Press a button of the page `/acts`, whatever page is seen."""
+    await screen.open_url(f"http://{NAME}/acts")
+    await do(screen, type="click", **place_of(act))
 
 
 async def test_a_form_of_three_pages_is_filled_and_booked(screen: Screen, site: Site) -> None:
@@ -45,8 +118,7 @@ async def test_a_form_of_three_pages_is_filled_and_booked(screen: Screen, site: 
     await do(screen, type="keypress", keys=["ENTER"])
     assert screen.current_url == site.url("/day?name=Ada+Lovelace")
     await do(screen, type="click", x=200, y=100)  # opens the list
-    await do(screen, type="keypress", keys=["ARROWDOWN"])
-    await do(screen, type="keypress", keys=["ENTER"])
+    await do(screen, type="click", x=100, y=157)  # its second line, which is drawn in the page
     await do(screen, type="click", x=60, y=220)
     assert screen.current_url == site.url("/confirm?name=Ada+Lovelace&day=Tuesday")
     await do(screen, type="click", x=60, y=220)
@@ -54,3 +126,165 @@ async def test_a_form_of_three_pages_is_filled_and_booked(screen: Screen, site: 
     assert screen.notices() == ('The page showed "Really book?" (confirm): it was answered with OK.',)
     picture = await screen.screenshot()
     assert picture.startswith(b"\x89PNG") and struct.unpack(">II", picture[16:24]) == (1024, 768)
+    await do(screen, type="click", x=60, y=220, button="back")
+    assert screen.current_url == site.url("/confirm?name=Ada+Lovelace&day=Tuesday")
+    await do(screen, type="keypress", keys=["ALT", "ARROWRIGHT"])
+    assert screen.current_url == site.url("/done")
+
+
+async def test_hands_reach_the_page(screen: Screen, site: Site) -> None:
+    await screen.open_url(site.url("/listener"))
+    await do(screen, type="keypress", keys=["CTRL", "A"])
+    await do(screen, type="type", text="aB\n")
+    await do(screen, type="scroll", x=500, y=500, scroll_x=0, scroll_y=120)
+    await do(screen, type="double_click", x=600, y=600, keys=["SHIFT"])
+    await do(screen, type="click", x=600, y=600, button="right")
+    await do(screen, type="drag", path=[{"x": 25, "y": 325}, {"x": 350, "y": 350}])
+    await do(screen, type="move", x=320, y=320)
+    expected = [
+        "C-Control", "C-a", "a", "S-B", "Enter", "wheel 0 120", "S-Shift", "double S", "menu", "carried", "over",
+    ]  # fmt: skip
+    await until(lambda: sorted(site.said) == sorted(expected))
+
+
+async def test_what_nobody_can_do(screen: Screen, site: Site) -> None:
+    await screen.open_url(site.url("/listener"))
+    await do(screen, type="click", x=1024, y=10)
+    await do(screen, type="drag", path=[{"x": 5, "y": 5}, {"x": 5, "y": -1}])
+    assert screen.notices() == (
+        "(1024, 10) lies outside of the screen, which is 1024 x 768 pixels: nothing was done.",
+        "(5, -1) lies outside of the screen, which is 1024 x 768 pixels: nothing was done.",
+    )
+    with pytest.raises(BadAction, match="There is no key 'HYPER'"):
+        await do(screen, type="keypress", keys=["CTRL", "HYPER"])
+    with pytest.raises(BadAction, match="A drag needs a path"):
+        await do(screen, type="drag", path=[])
+    with pytest.raises(BadAction, match="This is no action"):
+        await do(screen, type="jump", x=1, y=1)
+    for address in (
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "chrome://version",
+        "site.test",
+        "http://",
+        "http://[",
+    ):
+        with pytest.raises(BadAddress):
+            await screen.open_url(address)
+    assert screen.current_url == site.url("/listener")
+
+
+async def test_only_names_of_the_list_are_reached(screen: Screen, site: Site) -> None:
+    for act, refused in (("other", "other.test"), ("socket", "socket.test")):
+        await press(screen, act)
+        await until(lambda act=act: act in site.said)  # type: ignore[misc]
+        assert screen.notices() == (f"{refused} is not an allowed domain. Allowed: {NAME}.",)
+    await press(screen, "loopback")
+    await until(lambda: "loopback" in site.said)
+    assert screen.notices() == ("'127.0.0.1' is an address: only names can be allowed.",)
+    await press(screen, "own")
+    await until(lambda: "greeted" in site.said)
+    await press(screen, "file")
+    await until(lambda: "on" in site.said)
+    assert screen.current_url == site.url("/acts")
+    await screen.open_url("http://unlisted.test/")
+    assert screen.notices() == (f"unlisted.test is not an allowed domain. Allowed: {NAME}.",)
+
+
+async def test_each_address_is_judged(screen: Screen, site: Site, judge: Judge) -> None:
+    judge.refused = {site.url("/book"): "it sells things.", site.url("/popup"): "it pops up."}
+    told = f"{site.url('/book')} was not opened: it sells things."
+    await press(screen, "go")
+    assert screen.notices() == (told,)
+    await press(screen, "popup")
+    assert set(screen.notices()) == {
+        f"{site.url('/popup')} was not opened: it pops up.", "A new tab was opened and is shown now (2 tabs).",
+    }  # fmt: skip
+    await do(screen, type="keypress", keys=["CTRL", "W"])
+    await screen.open_url(site.url("/book"))
+    assert told in screen.notices()
+    await screen.open_url(site.url("/framed"))
+    assert screen.notices() == ()  # what a page shows within itself is no navigation
+    assert judge.asked == [
+        site.url("/"), site.url("/acts"), site.url("/book"), site.url("/acts"), site.url("/popup"), site.url("/book"),
+        site.url("/framed"),
+    ][1:]  # fmt: skip
+
+
+async def test_dialogs_are_answered(screen: Screen, site: Site) -> None:
+    await press(screen, "alert")
+    await press(screen, "prompt")
+    await press(screen, "leave")
+    assert screen.current_url == site.url("/")
+    await press(screen, "choose")
+    await press(screen, "print")
+    await until(lambda: site.said == ["Bob", "printed"])
+    assert screen.notices() == (
+        'The page showed "Hello" (alert): it was answered with OK.',
+        'The page asked "Name?" (prompt): its own default "Bob" was answered.',
+        "The page asked whether it may be left: it was left.",
+        "The page asked for a file: none was chosen, since there is no dialog for files here.",
+    )
+    await press(screen, "dialogs")
+    assert screen.notices()[-1] == f"The page {site.url('/acts')} opened dialogs without end, and was closed."
+    assert screen.current_url == "about:blank"
+
+
+async def test_tabs(screen: Screen, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browser_module, "MAX_TABS", 2)
+    await press(screen, "popup")
+    assert screen.notices() == ("A new tab was opened and is shown now (2 tabs).",)
+    assert screen.current_url == site.url("/popup")
+    await do(screen, type="keypress", keys=["CTRL", "TAB"])
+    assert screen.current_url == site.url("/acts")
+    await do(screen, type="click", **place_of("popup"))
+    assert screen.notices() == ("A page opened further tabs: they were closed, since 2 are open already.",)
+    assert screen.current_url == site.url("/acts")
+    await do(screen, type="keypress", keys=["CTRL", "W"])
+    assert screen.current_url == site.url("/popup")
+    await do(screen, type="keypress", keys=["CTRL", "W"])
+    assert screen.current_url == "about:blank"
+    assert screen.notices() == ()
+
+
+async def test_downloads(screen: Screen) -> None:
+    await press(screen, "download")
+    size = len(STYLE) + len("text")
+    assert await told(screen, 2) == (
+        'A download began: "report.txt".',
+        f'The download "report.txt" is complete: /mnt/data/report.txt, {size} bytes.',
+    )
+    await press(screen, "huge")
+    assert await told(screen, 2) == (
+        'A download began: "huge.bin".',
+        'The download "huge.bin" was cancelled: downloads of a screen take at most 1 GiB together.',
+    )
+    assert screen.container is not None
+    assert [path.name for path in screen.container.folder.iterdir()] == ["report.txt"]
+
+
+async def test_pages_without_end(screen: Screen, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen_module, "LOAD_S", 0.3)
+    for path in ("/slow", "/never"):
+        await screen.open_url(site.url(path))
+        assert screen.notices() == ("The page is still loading after 0.3 s: this is what there is.",)
+        assert (await screen.screenshot()).startswith(b"\x89PNG")
+    monkeypatch.setattr(screen_module, "LOAD_S", 10.0)
+    assert screen._browser is not None
+    monkeypatch.setattr(screen._browser.devtools, "patience", 1.0)
+    await press(screen, "hang")
+    assert screen.notices() == (f"The page {site.url('/acts')} did not answer for 1 s, and was closed.",)
+    await screen.open_url(site.url("/"))
+    assert screen.current_url == site.url("/")
+
+
+async def test_crashes(screen: Screen, site: Site) -> None:
+    page = site.url("/book")
+    await screen.open_url(page)
+    assert await killed(screen, "--type=renderer") == (f"The page {page} crashed, and is loaded anew.",)
+    assert screen.current_url == page
+    assert await killed(screen, "--type=renderer") == (f"The page {page} crashed again, and was closed.",)
+    await screen.open_url(page)
+    restarted = "The browser had ended and was started again: the page was loaded anew, what was typed is gone."
+    assert await killed(screen, "--remote-debugging-pipe") == (restarted,)
+    assert screen.current_url == page

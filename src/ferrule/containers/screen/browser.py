@@ -182,16 +182,16 @@ class Browser:
     def _attached(self, parent: str, said: JsonObject) -> None:
         session, info = str(said["sessionId"]), said["targetInfo"]
         assert isinstance(info, dict)
-        if info["type"] == "page" and not parent:
-            if len(self._tabs) >= MAX_TABS:
-                self.devtools.send("Target.closeTarget", {"targetId": info["targetId"]})
-                self._notes.add(f"A page opened further tabs: they were closed, since {MAX_TABS} are open already.")
-                return
-            self._add(Tab(session, str(info["targetId"]), str(info["url"])))
         self._prepare(session, is_page=not parent)
-        self.devtools.send("Runtime.runIfWaitingForDebugger", {}, session)
+        self.devtools.send("Runtime.runIfWaitingForDebugger", {}, session)  # else its process, and its opener's, waits
+        if not parent:
+            self._add(Tab(session, str(info["targetId"]), str(info["url"])))
 
     def _add(self, tab: Tab) -> None:
+        if len(self._tabs) >= MAX_TABS:
+            self.devtools.send("Target.closeTarget", {"targetId": tab.target})
+            self._notes.add(f"A page opened further tabs: they were closed, since {MAX_TABS} are open already.")
+            return
         if self._tabs and not self._opening.locked():
             self._notes.add(f"A new tab was opened and is shown now ({len(self._tabs) + 1} tabs).")
         for other in self._tabs.values():
@@ -236,6 +236,8 @@ class Browser:
         if (tab := self._tab_of(target)) is None:
             return
         tab.crashes += 1
+        tab.begun.clear()
+        tab.loaded.set()
         self.devtools.forget(tab.session)
         if tab.crashes == 1:
             self._notes.add(f"The page {tab.url} crashed, and is loaded anew.")

@@ -21,6 +21,7 @@ SAID = 4096
 """Bytes kept of what the browser wrote last, to tell why it ended."""
 CALL_S = 10.0
 """A page that has not answered by then hangs."""
+FOREVER = float("inf")
 ENDED = "the browser ended{}"
 
 
@@ -63,28 +64,28 @@ class DevTools:
         self._reader = Reader(child.stdout, self._read)
         self._stderr = Reader(child.stderr, self._hear)
         self.lost = False
-        self.on_lost: Callable[[], None] = lambda: None
+        self.patience = CALL_S
         self._watcher = asyncio.create_task(self._watch())
 
     async def call(
-        self, method: str, params: JsonObject | None = None, session: str = "", timeout: float | None = CALL_S
+        self, method: str, params: JsonObject | None = None, session: str = "", timeout: float | None = None
     ) -> JsonObject:
-        """Send a command and return its result. Raises `BrowserLost`, `Refusal`, and `TimeoutError`."""
+        """Send a command and return its result. Raises `BrowserLost`, `Refusal`, and `TimeoutError`, by default after
+        `patience`."""
         number = self.send(method, params, session)
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         self._waiting[number] = session, answer
         try:
             if self.lost:
                 raise self._loss()
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(self.patience if timeout is None else timeout):
                 return await answer
         finally:
             self._waiting.pop(number, None)
 
-    async def calls(self, commands: Sequence[tuple[str, JsonObject]], session: str, timeout: float = CALL_S) -> None:
+    async def calls(self, commands: Sequence[tuple[str, JsonObject]], session: str) -> None:
         """Send commands at once, which the browser does in order, and wait until all are done. Raises as `call`."""
-        async with asyncio.timeout(timeout):
-            await asyncio.gather(*(self.call(*command, session, timeout) for command in commands))
+        await asyncio.gather(*(self.call(*command, session) for command in commands))
 
     def send(self, method: str, params: JsonObject | None = None, session: str = "") -> int:
         """Send a command whose result nobody needs."""
@@ -148,7 +149,6 @@ class DevTools:
         for _, answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(self._loss())
-        self.on_lost()
 
     def _loss(self) -> BrowserLost:
         lines = [line for line in self._said.decode(errors="replace").splitlines() if "ERROR:dbus" not in line]

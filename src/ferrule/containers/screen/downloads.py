@@ -18,6 +18,7 @@ class Downloads:
         self._notes = notes
         self._names: dict[str, str] = {}
         self._bytes: dict[str, int] = {}
+        self._cancelled: set[str] = set()
 
     async def start(self) -> None:
         """Let the browser download."""
@@ -39,19 +40,20 @@ class Downloads:
         self._bytes[guid] = received
         if state == "inProgress":
             others = sum(self._bytes.values()) - received
-            if others + max(received, total) > MAX_BYTES:
+            if others + max(received, total) > MAX_BYTES and guid not in self._cancelled:
+                self._cancelled.add(guid)
                 self._devtools.send("Browser.cancelDownload", {"guid": guid})
-                bound = f"downloads of a screen take at most {MAX_BYTES / GIBIBYTE:g} GiB together"
-                self._notes.add(f"The download {shown} was cancelled: {bound}.")
-                self._end(guid, 0)
         elif state == "completed":
             path = str(said.get("filePath") or f"{DOWNLOADS}/{self._names[guid]}")
             self._notes.add(f"The download {shown} is complete: {path}, {received} bytes.")
             self._end(guid, received)
         else:
-            self._notes.add(f"The download {shown} ended before it was complete.")
+            bound = f"downloads of a screen take at most {MAX_BYTES / GIBIBYTE:g} GiB together"
+            why = f"was cancelled: {bound}" if guid in self._cancelled else "ended before it was complete"
+            self._notes.add(f"The download {shown} {why}.")
             self._end(guid, 0)
 
     def _end(self, guid: str, kept: int) -> None:
         del self._names[guid]
+        self._cancelled.discard(guid)
         self._bytes[guid] = kept

@@ -11,7 +11,7 @@ from ferrule.containers.host import ContainerSettings
 from ferrule.containers.local import LocalHost
 from ferrule.containers.screen.actions import Click, Coordinate, DoubleClick, Drag, Move, ScreenAction, Scroll
 from ferrule.containers.screen.browser import Browser, OnNavigation, Tab
-from ferrule.containers.screen.devtools import Refusal
+from ferrule.containers.screen.devtools import FOREVER, Refusal
 from ferrule.containers.screen.errors import BadAction, BrowserLost, ScreenError
 from ferrule.containers.screen.hands import Hands
 from ferrule.containers.screen.network import FLAGS, ScreenNetwork, ScreenWay
@@ -36,8 +36,6 @@ BEGIN_S = 1.0
 FRAME_S = 1.0
 """A page that draws draws within milliseconds; one that does not, such as one without a script's time, is not awaited.
 """
-PICTURE_S = 10.0
-"""Until a picture is taken; a page that takes longer hangs."""
 MAX_REFUSED = 10
 MORE_REFUSED = "{} further names were refused in the same way."
 TRIES = 3
@@ -84,6 +82,11 @@ class Screen(AsyncClosing):
     @property
     def settings(self) -> ScreenSettings:
         return self._settings
+
+    @property
+    def container(self) -> Container | None:
+        """Where the browser runs, once it was started. Downloads are in its `folder`."""
+        return self._container
 
     @property
     def current_url(self) -> str:
@@ -199,7 +202,7 @@ class Screen(AsyncClosing):
 
     async def _given_up(self, browser: Browser, tab: Tab) -> None:
         """Close a tab that hangs."""
-        self._notes.add(HANGS.format(tab.url, PICTURE_S))
+        self._notes.add(HANGS.format(tab.url, browser.devtools.patience))
         await browser.close_tab(tab)
 
     async def _attempted(self, do: Callable[[Tab], Awaitable[T]]) -> T:
@@ -211,8 +214,8 @@ class Screen(AsyncClosing):
                 return await do(tab)
             except TimeoutError:
                 await self._given_up(browser, tab)
-            except (Refusal, BrowserLost):
-                await asyncio.sleep(0)
+            except (Refusal, BrowserLost):  # it closed, or crashed and is loaded anew
+                await self._settle(browser)
         raise ScreenError("the browser does not work: it ends again and again")
 
     def _outside(self, action: ScreenAction) -> str | None:
@@ -235,7 +238,7 @@ class Screen(AsyncClosing):
         tab.loaded.clear()
         try:
             done = await self._bounded(
-                browser, browser.devtools.call("Page.navigate", {"url": address}, tab.session, timeout=None)
+                browser, browser.devtools.call("Page.navigate", {"url": address}, tab.session, FOREVER)
             )
         except TimeoutError:  # its server has not answered yet
             self._notes.add(LOADING.format(LOAD_S))
@@ -286,5 +289,5 @@ class Screen(AsyncClosing):
     async def _picture(self, tab: Tab) -> bytes:
         assert self._browser is not None
         png: JsonObject = {"format": "png"}
-        taken = await self._browser.devtools.call("Page.captureScreenshot", png, tab.session, PICTURE_S)
+        taken = await self._browser.devtools.call("Page.captureScreenshot", png, tab.session)
         return base64.b64decode(str(taken["data"]))
