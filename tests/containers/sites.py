@@ -3,9 +3,10 @@
 import base64
 import hashlib
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 NAME = "site.test"
@@ -71,10 +72,15 @@ def place_of(act: str) -> dict[str, int]:
 
 
 class Site:
-    """What was asked of the site, and what its pages said."""
+    """The site, which is served as `site.test` within the block, and what was asked of it and said by its pages."""
 
-    def __init__(self, port: int) -> None:
-        self.hosts = {f"{NAME}:80": f"127.0.0.1:{port}"}
+    name = NAME
+
+    def __init__(self) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, self))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self.hosts = {f"{NAME}:80": f"127.0.0.1:{self._server.server_port}"}
         self.booked: list[str] = []
         self.said: list[str] = []
         self.over = threading.Event()
@@ -82,9 +88,23 @@ class Site:
     def url(self, path: str) -> str:
         return f"http://{NAME}{path}"
 
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.over.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
 
 class Handler(BaseHTTPRequestHandler):
-    site: Site
+    def __init__(self, site: Site, *given: Any) -> None:
+        self.site = site
+        super().__init__(*given)
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -136,20 +156,3 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
         del format, args
-
-
-@contextmanager
-def serving() -> Iterator[Site]:
-    """Serve the site, as `site.test`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Handler,), {}))
-    server.daemon_threads = True
-    site = server.RequestHandlerClass.site = Site(server.server_port)  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield site
-    finally:
-        site.over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()

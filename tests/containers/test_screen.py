@@ -14,20 +14,16 @@ from ferrule.containers.screen import (
     BadAction,
     BadAddress,
     Screen,
-    ScreenError,
     ScreenNetwork,
-    ScreenSettings,
     read_action,
 )
 from ferrule.containers.screen import browser as browser_module
 from ferrule.containers.screen import screen as screen_module
-from ferrule.containers.screen.program import find_program
-from ferrule.sandbox.plan import Level
+from ferrule.protocol.computer_settings import ComputerSettings
 from tests.containers.leftovers import ours
-from tests.containers.sites import NAME, STYLE, Site, place_of, serving
+from tests.containers.screens import require_screen
+from tests.containers.sites import NAME, STYLE, Site, place_of
 from tests.processes import DEADLINE, alive, running, until
-from tests.programs import REQUIRED
-from tests.sandbox.conftest import require
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,7 +42,7 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with serving() as site:
+    with Site() as site:
         yield site
 
 
@@ -57,13 +53,9 @@ def judge() -> Judge:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kept(site: Site, judge: Judge) -> AsyncIterator[Screen]:
-    await require(Level.NAMESPACES)
-    try:
-        find_program()
-    except ScreenError as error:
-        (pytest.fail if "chromium" in REQUIRED else pytest.skip)(str(error))
+    await require_screen()
     network = ScreenNetwork(access=(NAME,), hosts=site.hosts)
-    async with Screen.open(ScreenSettings(start_url=site.url("/")), network, on_navigation=judge) as screen:
+    async with Screen.open(ComputerSettings(start_url=site.url("/")), network, on_navigation=judge) as screen:
         await screen.start()
         yield screen
 

@@ -11,8 +11,6 @@ import pytest
 
 from ferrule import Agent, Toolset
 from ferrule.builtin import BUILTINS
-from ferrule.containers.screen import ScreenError
-from ferrule.containers.screen.program import find_program
 from ferrule.images import read_header
 from ferrule.model.profiles import load_profiles
 from ferrule.protocol.computer_settings import ComputerSettings
@@ -23,15 +21,13 @@ from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
-from ferrule.sandbox.plan import Level
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded
 from ferrule.session.sources import expand_profile
 from ferrule.testing import ScriptedModel
 from ferrule.tools.events import ToolEvent
 from tests.builtin.states import conversation
+from tests.containers.screens import require_screen
 from tests.containers.sites import Site
-from tests.programs import REQUIRED
-from tests.sandbox.conftest import require
 from tests.session.conversations import Place, call, chunks, function_call, items, said, sent, thought
 
 Fields = dict[str, Any]
@@ -47,11 +43,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture
 async def screen() -> None:
     """Skip the test where there can be no screen."""
-    await require(Level.NAMESPACES)
-    try:
-        find_program()
-    except ScreenError as error:
-        (pytest.fail if "chromium" in REQUIRED else pytest.skip)(str(error))
+    await require_screen()
 
 
 def acts(call_id: str, *actions: Fields, **more: Any) -> Fields:

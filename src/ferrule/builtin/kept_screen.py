@@ -79,13 +79,12 @@ class KeptScreen:
 
     def _screen(self, state: ConversationState) -> "Screen":
         """Return the screen, which is opened where there is none. It reaches what the session's commands reach."""
-        from ferrule.containers.screen import Screen, ScreenNetwork, ScreenSettings
+        from ferrule.containers.screen import Screen, ScreenNetwork
 
         if self.brought is not None:
             return self.brought
         if self._own is None:
-            settings = ScreenSettings(**msgspec.structs.asdict(state.computer))
-            self._own = Screen.open(settings, ScreenNetwork.of(state.permissions.sandbox_policy))
+            self._own = Screen.open(state.computer, ScreenNetwork.of(state.permissions.sandbox_policy))
         return self._own
 
     async def close(self) -> None:

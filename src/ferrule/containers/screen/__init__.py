@@ -4,7 +4,6 @@ from ferrule.containers.screen.actions import ScreenAction, read_action
 from ferrule.containers.screen.errors import BadAction, BadAddress, ScreenError
 from ferrule.containers.screen.network import ScreenNetwork
 from ferrule.containers.screen.screen import Screen
-from ferrule.containers.screen.settings import ScreenSettings
 
 __all__ = [
     "BadAction",
@@ -13,6 +12,5 @@ __all__ = [
     "ScreenAction",
     "ScreenError",
     "ScreenNetwork",
-    "ScreenSettings",
     "read_action",
 ]

@@ -9,8 +9,8 @@ from ferrule.containers.screen.devtools import DevTools, Refusal
 from ferrule.containers.screen.downloads import Downloads
 from ferrule.containers.screen.errors import ScreenError
 from ferrule.containers.screen.notes import Notes, quoted
-from ferrule.containers.screen.settings import ScreenSettings
 from ferrule.process.launcher import Child
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.json_text import JsonObject
 
 log = logging.getLogger("ferrule.screen")
@@ -66,7 +66,7 @@ class Browser:
     """A browser with at least one tab."""
 
     def __init__(
-        self, child: Child, settings: ScreenSettings, notes: Notes, on_navigation: OnNavigation | None = None
+        self, child: Child, settings: ComputerSettings, notes: Notes, on_navigation: OnNavigation | None = None
     ) -> None:
         self._settings = settings
         self._notes = notes

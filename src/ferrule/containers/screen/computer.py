@@ -26,10 +26,11 @@ from ferrule.containers.screen.browser import OnNavigation
 from ferrule.containers.screen.errors import BadAction
 from ferrule.containers.screen.network import ScreenNetwork
 from ferrule.containers.screen.screen import Screen
-from ferrule.containers.screen.settings import HEIGHT, WIDTH, ScreenSettings
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.sync import AsyncClosing
 
 Keys = Sequence[str] | None
+_DEFAULT = ComputerSettings()
 
 
 class Computer(AsyncClosing):
@@ -47,14 +48,14 @@ class Computer(AsyncClosing):
         self,
         *,
         start_url: str | None = None,
-        display_width: int = WIDTH,
-        display_height: int = HEIGHT,
+        display_width: int = _DEFAULT.display_width,
+        display_height: int = _DEFAULT.display_height,
         allowed_domains: Iterable[str] | Literal[True] = (),
         hosts: Mapping[str, str] | None = None,
         on_navigation: OnNavigation | None = None,
         browser: str | None = None,
     ) -> None:
-        settings = ScreenSettings(
+        settings = ComputerSettings(
             start_url=start_url, display_width=display_width, display_height=display_height, browser=browser
         )
         access = allowed_domains if allowed_domains is True else tuple(allowed_domains) or False

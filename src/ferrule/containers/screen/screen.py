@@ -17,10 +17,11 @@ from ferrule.containers.screen.hands import Hands
 from ferrule.containers.screen.network import FLAGS, ScreenNetwork, ScreenWay
 from ferrule.containers.screen.notes import Notes
 from ferrule.containers.screen.program import find_program
-from ferrule.containers.screen.settings import ScreenSettings, read_address
+from ferrule.containers.screen.settings import checked, read_address
 from ferrule.process.kernel import OWN_PIPES
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from ferrule.process.run import uninterrupted
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.json_text import JsonObject
 from ferrule.sandbox.linux.root import DATA
 from ferrule.sync import AsyncClosing
@@ -52,7 +53,7 @@ class Screen(AsyncClosing):
     one thing at a time."""
 
     def __init__(
-        self, settings: ScreenSettings, way_out: ScreenWay, on_navigation: OnNavigation | None, host: LocalHost
+        self, settings: ComputerSettings, way_out: ScreenWay, on_navigation: OnNavigation | None, host: LocalHost
     ) -> None:
         self._settings = settings
         self._way_out = way_out
@@ -68,19 +69,19 @@ class Screen(AsyncClosing):
     @classmethod
     def open(
         cls,
-        settings: ScreenSettings | None = None,
+        settings: ComputerSettings | None = None,
         network: ScreenNetwork | None = None,
         *,
         on_navigation: OnNavigation | None = None,
     ) -> Self:
         """Make a screen. `on_navigation` is asked about each address before a page is loaded from it. Raises
         `UsageError` for settings that cannot be, and `ContainerError` where there can be no container."""
-        chosen = (settings or ScreenSettings()).checked()
+        chosen = checked(settings or ComputerSettings())
         way_out = (network or ScreenNetwork()).way_out()
         return cls(chosen, way_out, on_navigation, LocalHost.open())
 
     @property
-    def settings(self) -> ScreenSettings:
+    def settings(self) -> ComputerSettings:
         return self._settings
 
     @property
@@ -242,6 +243,10 @@ class Screen(AsyncClosing):
             )
         except TimeoutError:  # its server has not answered yet
             self._notes.add(LOADING.format(LOAD_S))
+            tab.loaded.set()
+            return
+        except Refusal as error:
+            self._notes.add(f"{address} could not be opened: {error}.")
             tab.loaded.set()
             return
         if (fault := done.get("errorText")) is not None:

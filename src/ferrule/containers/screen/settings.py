@@ -1,39 +1,24 @@
-"""The settings of a screen."""
+"""The settings of a screen, and the addresses that are opened."""
 
-from typing import Self
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ferrule.containers.screen.errors import BadAddress
+from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.errors import UsageError
 
-WIDTH, HEIGHT = 1024, 768
-"""Pixels: what models of computers were trained on."""
-SMALLEST, LARGEST = 200, 4096
-"""Pixels of a side: a page below is not usable, and a picture above is more than models look at."""
 SCHEMES = ("http", "https")
 
 
-class ScreenSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The address that is open at first, the size in pixels, and the browser's program; None: what is found."""
-
-    start_url: str | None = None
-    display_width: int = WIDTH
-    display_height: int = HEIGHT
-    browser: str | None = None
-
-    def checked(self) -> Self:
-        """Return the settings. Raises `UsageError` for those that cannot be."""
-        for name in ("display_width", "display_height"):
-            if not SMALLEST <= getattr(self, name) <= LARGEST:
-                raise UsageError(f"{name} is {getattr(self, name)}: choose {SMALLEST} to {LARGEST} pixels")
-        if self.start_url is not None:
-            try:
-                read_address(self.start_url)
-            except BadAddress as error:
-                raise UsageError(f"start_url: {error}") from error
-        return self
+def checked(settings: ComputerSettings) -> ComputerSettings:
+    """Return the settings, which may come from a program. Raises `UsageError` for those that cannot be."""
+    try:
+        if settings.start_url is not None:
+            read_address(settings.start_url)
+        return msgspec.convert(msgspec.to_builtins(settings), ComputerSettings)
+    except (msgspec.ValidationError, BadAddress) as error:
+        raise UsageError(f"the screen cannot be as it is asked for: {error}") from error
 
 
 def read_address(text: str) -> str:
