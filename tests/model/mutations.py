@@ -68,8 +68,26 @@ def responses() -> list[Event]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
+def messages() -> list[Event]:
+    """The stream of one call over the Messages API."""
+    head: Event = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    head |= {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 5, "output_tokens": 1}}
+    call: Event = {"type": "tool_use", "id": "call_1", "name": "shell", "input": {}}
+    pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *PIECES)]
+    ended: Event = {"stop_reason": "tool_use", "stop_sequence": None}
+    return [
+        {"type": "message_start", "message": head},
+        {"type": "content_block_start", "index": 0, "content_block": call},
+        *({"type": "content_block_delta", "index": 0, "delta": piece} for piece in pieces),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 20}},
+        {"type": "message_stop"},
+    ]
+
+
 SHAPES: dict[str, tuple[Wire, list[Event]]] = {
-    "responses": ("responses", responses()), **{name: ("chat", chat(name)) for name in THOUGHTS},
+    "responses": ("responses", responses()), "messages": ("messages", messages()),
+    **{name: ("chat", chat(name)) for name in THOUGHTS},
 }  # fmt: skip
 
 
@@ -100,6 +118,8 @@ def noise(chance: random.Random, wire: Wire) -> Event | str:
             {"type": "keepalive", "sequence_number": 0},
         ]
         return chance.choice(said)
+    if wire == "messages":
+        return chance.choice([*said, {"type": "content_block_of_tomorrow", "index": 0}])
     usage = {"prompt_tokens": 5, "completion_tokens": None, "prompt_tokens_details": None}
     deltas: list[Event] = [
         {}, {"role": "assistant"}, {"content": ""}, {"content": None, "tool_calls": None}, {"tool_calls": []},

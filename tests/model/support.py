@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ferrule.model.chat.client import ChatModel
 from ferrule.model.http import Endpoint, Server
+from ferrule.model.messages.client import MessagesModel
 from ferrule.model.profiles import ProviderProfile, load_profiles
 from ferrule.model.responses.client import ResponsesModel
 from ferrule.model.sse import SseDecoder
@@ -22,6 +23,11 @@ from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesAp
 
 T = TypeVar("T")
 CAPTURES = Path(__file__).parent / "captures"
+
+
+KINDS: dict[Wire, Callable[..., WireModel]] = {
+    "responses": ResponsesModel, "chat": ChatModel, "messages": MessagesModel,
+}  # fmt: skip
 
 
 def capture(name: str) -> bytes:
@@ -77,11 +83,10 @@ class Replay(Server):
 
 def wire_model(wire: Wire, server: Server, accepts: ProviderProfile | str | None = None, retries: int = 0) -> WireModel:
     profiles = load_profiles()
-    usual = "responses" if wire == "responses" else "generic"
+    usual = "generic" if wire == "chat" else wire
     accepted = accepts if isinstance(accepts, ProviderProfile) else profiles.providers[accepts or usual]
     numbers = itertools.count(1)
-    kind: Callable[..., WireModel] = ResponsesModel if wire == "responses" else ChatModel
-    return kind(server, accepted, profiles, max_retries=retries, new_id=lambda: f"new{next(numbers)}")
+    return KINDS[wire](server, accepted, profiles, max_retries=retries, new_id=lambda: f"new{next(numbers)}")
 
 
 class Outcome:

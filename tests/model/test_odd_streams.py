@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ferrule.model.chat.request import sendable
+from ferrule.model.calls import sendable
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.retry import stated_in_headers, stated_in_words
 from ferrule.model.stream import CallUnreadable, Completed, ContextOverflow, PassedOver, ToolInputDelta

@@ -169,7 +169,7 @@ async def test_a_server_without_a_list_gets_the_default_and_one_that_is_not_ther
         ("GPT-5-chat-latest", "gpt-5-chat", "shell_command", "function"),
         ("codex-mini-latest", "codex-mini", "local_shell", "function"),
         ("openai/gpt-oss-120b", "gpt-oss", "shell_command", "function"),
-        ("anthropic/claude-sonnet-4.5", "claude", "disabled", "none"),
+        ("anthropic/claude-sonnet-4.5", "claude-sonnet-4", "disabled", "none"),
         ("qwen3-coder:30b", "qwen", "shell_command", "function"),
         ("scripted-model", "generic", "shell_command", "function"),
         ("", "generic", "shell_command", "function"),

@@ -1,4 +1,4 @@
-"""The scripted server plays the same script over both wires and we read the same items."""
+"""The scripted server plays the same script over all wires and we read the same items."""
 
 from collections.abc import Iterator
 
@@ -55,7 +55,16 @@ def essence(item: ResponseItem) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("wire", "profile"), [("responses", None), ("responses", "ollama"), ("chat", None), ("chat", "openai")]
+    ("wire", "profile"),
+    [
+        ("responses", None),
+        ("responses", "ollama"),
+        ("chat", None),
+        ("chat", "openai"),
+        ("messages", None),
+        ("messages", "anthropic"),
+        ("messages", "openai"),
+    ],
 )
 async def test_a_turn_with_calls(scripted: ScriptedModel, wire: Wire, profile: str | None) -> None:
     provider = ProviderSettings(name="box", base_url=scripted.base_url, profile=profile)

@@ -98,6 +98,7 @@ EXAMPLES: list[dict[str, object]] = [
     {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]},
     {"type": "compaction", "id": "c", "encrypted_content": "x"},
     {"type": "item_reference", "id": "x"},
+    {"type": "message_block", "id": "x", "message_fields": {"type": "server_tool_use", "id": "s"}},
 ]
 
 

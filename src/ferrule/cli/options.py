@@ -68,7 +68,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_wire_flag(parser: argparse.ArgumentParser) -> None:
     """Add the flag for the server's API."""
-    parser.add_argument("--wire", choices=("responses", "chat"), help="Responses API or Chat Completions")
+    parser.add_argument("--wire", choices=("responses", "chat", "messages"), help="the server's API")
 
 
 def add_profile_flag(parser: argparse.ArgumentParser) -> None:

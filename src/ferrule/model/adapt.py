@@ -83,6 +83,8 @@ class WireTools(msgspec.Struct, frozen=True):
             return "required", (tool,)
         if tool.name is None:
             return {"type": tool.kind}, self.tools
+        if wire == "messages":
+            return {"type": "tool", "name": tool.name}, self.tools
         if wire == "chat":
             return {"type": tool.kind, tool.kind: {"name": tool.name}}, self.tools
         return {"type": tool.kind, "name": tool.name}, self.tools
@@ -275,8 +277,37 @@ def _adapt_callable(
         spec = msgspec.structs.replace(spec, defer_loading=False)
     if name != spec.name:
         spec = msgspec.structs.replace(spec, name=name)
-    serial = isinstance(spec, ResponsesApiTool) and spec.strict
-    return WireTool(_json(spec, wire), name, kind, serial), None, [(name, callee)]
+    serial = isinstance(spec, ResponsesApiTool) and spec.strict and wire != "messages"
+    sent = _trained(spec, server) if wire == "messages" else None
+    return WireTool(sent or _json(spec, wire), name, kind, serial), None, [(name, callee)]
+
+
+class _Trained(msgspec.Struct, frozen=True):
+    """A tool of the Messages API that models were trained on, and the parameters that they give it."""
+
+    type: str
+    parameters: frozenset[str]
+
+
+_TRAINED = {
+    "bash": _Trained("bash_20250124", frozenset({"command", "restart"})),
+    "str_replace_based_edit_tool": _Trained(
+        "text_editor_20250728",
+        frozenset({"command", "path", "file_text", "old_str", "new_str", "insert_line", "insert_text", "view_range"}),
+    ),
+}
+
+
+def _trained(spec: ResponsesApiTool | FreeformTool, server: ProviderProfile) -> bytes | None:
+    """Return a tool by the type that stands for it, if the server knows that; it needs no schema there."""
+    known = _TRAINED.get(spec.name)
+    if known is None or not isinstance(spec, ResponsesApiTool):
+        return None
+    if not any(fnmatchcase(known.type, kind) for kind in server.native_tools):
+        return None
+    if set(spec.parameters.mapping.get("properties", ())) != known.parameters:
+        return None
+    return msgspec.json.encode({"type": known.type, "name": spec.name})
 
 
 def _kind(spec: ResponsesApiTool | FreeformTool) -> str:
@@ -286,7 +317,7 @@ def _kind(spec: ResponsesApiTool | FreeformTool) -> str:
 def _json(spec: ResponsesApiTool | FreeformTool, wire: Wire) -> bytes:
     if wire == "responses":
         return spec.responses_json
-    encoded = spec.chat_json
+    encoded = spec.chat_json if wire == "chat" else spec.messages_json
     assert encoded is not None
     return encoded
 

@@ -9,6 +9,7 @@ import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.names import Callee, CallIds, CallNames, KnownIds
+from ferrule.model.payloads import is_object
 from ferrule.model.stream import ItemAdded, ModelRequest
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import ResponseItem, read_item
@@ -162,3 +163,15 @@ def without_placeholder(text: str) -> str:
     if text.startswith("{}") and (rest := text[2:].lstrip()).startswith("{"):
         return rest
     return text
+
+
+def sendable(arguments: str) -> str:
+    """Return arguments that templates can parse: they fail on anything but a JSON object, on every later request
+    too."""
+    if is_object(arguments):
+        return arguments
+    try:
+        value = decode(arguments)
+    except RespondToModel:
+        value = None
+    return msgspec.json.encode(value if isinstance(value, dict) else {"arguments": encodable(arguments)}).decode()

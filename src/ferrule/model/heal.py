@@ -45,6 +45,8 @@ _BODY_FIELDS = frozenset(
         "max_tokens",
         "max_completion_tokens",
         "max_output_tokens",
+        "thinking",
+        "output_config",
     ]
 )
 """Dispensable fields of a body; a format that the user asked for is not one."""
@@ -73,6 +75,9 @@ _ITEM_FIELDS = frozenset(
         "provider_specific_fields",
         "thought_signature",
         "prompt_cache_breakpoint",
+        "cache_control",
+        "citations",
+        "is_error",
     ]
 )
 """Dispensable fields of an item, a message or a call."""
@@ -92,6 +97,7 @@ _UNREADABLE = re.compile(
     r"|encrypted[ _]content.{0,80}(?:could not|cannot|can't|failed|invalid|unable|not be)"
     r"|(?:could not|cannot|can't|failed to|unable to) (?:be )?(?:verify|verified|decrypt\w*|parse\w*|read)"
     r".{0,60}(?:encrypted|reasoning|thinking|signature)"
+    r"|`?thinking`?.{0,120}(?:cannot be modified|bound to a different)"
     r"|(?:invalid|corrupt\w*|expired).{0,40}(?:thought[ _]?signature|`?signature`?.{0,30}thinking|encrypted)"
     r"|(?:thought[ _]?signature|thinking.{0,40}signature).{0,60}(?:not valid|invalid|corrupt|could not|cannot|failed)",
     re.IGNORECASE | re.DOTALL,
@@ -241,8 +247,9 @@ def _unreadable(refusal: Refusal) -> Healed | None:
 def _secrets(view: ItemView) -> Iterator[bytes]:
     if isinstance(view, Reasoning | Compaction) and view.encrypted_content:
         yield view.encrypted_content.encode()
-    if fields := bytes(getattr(view, "chat_fields", b"")):
-        yield fields
+    for name in ("chat_fields", "message_fields"):
+        if fields := bytes(getattr(view, name, b"")):
+            yield fields
 
 
 def _unsigned(refusal: Refusal) -> Healed | None:
@@ -415,6 +422,8 @@ def _body_field(path: list[str], body: dict[str, Any], more: Mapping[str, object
     if path[0] not in _BODY_FIELDS | more.keys() or path[0] not in body:
         return ""
     nested = body[path[0]]
+    if path[0] == "output_config" and "format" in nested and path[1:] != ["effort"]:
+        return ""
     below = len(path) > 1 and isinstance(nested, dict) and path[1] in nested
     return f"{path[0]}.{path[1]}" if below else path[0]
 

@@ -77,7 +77,7 @@ def split_base_url(url: str) -> tuple[str, dict[str, str]]:
         said = hidden(url.rpartition("@")[2].partition("?")[0], secrets_in_url(url))
         raise UsageError(f"The base URL {said!r} is not usable: write it like http://localhost:11434/v1.")
     path = parts.path.rstrip("/")
-    for route in ("/chat/completions", "/responses", "/models"):
+    for route in ("/chat/completions", "/responses", "/messages", "/models"):
         path = path.removesuffix(route)
     return f"{parts.scheme}://{parts.netloc}{path}", dict(parse_qsl(parts.query))
 
@@ -230,7 +230,7 @@ class Server:
                     self._connection().stream(
                         method,
                         self._url(path),
-                        headers={**headers, **endpoint.headers()},
+                        headers=_joined(headers, endpoint.headers()),
                         content=body,
                         extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
                     ) as response,
@@ -354,6 +354,21 @@ class Server:
         return self.hide(error)
 
 
+_LISTS = frozenset({"anthropic-beta"})
+"""Headers that list things: the user's stand beside ours."""
+
+
+def _joined(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a request; the user's come first."""
+    headers = {**ours, **users}
+    for name, value in users.items():
+        if name.lower() in _LISTS and name.lower() in ours:
+            headers.pop(name)
+            entries = [entry.strip() for entry in f"{value},{ours[name.lower()]}".split(",")]
+            headers[name.lower()] = ",".join(dict.fromkeys(filter(None, entries)))
+    return headers
+
+
 _KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
 _NO_KEY = (
     "{server} wants a key, and none was sent: put base_url and env_key (the variable that holds the key) under "
@@ -363,9 +378,9 @@ _HINTS = {
     401: "{server} refuses the key: check the variable that holds it.",
     403: "{server} does not allow this request with this key.",
     404: "{server} does not know this path: does the base URL end as the server's manual says (often /v1), "
-    "and does it speak this wire (--wire chat or responses)?",
+    "and does it speak this wire (--wire responses, chat or messages)?",
     405: "{server} does not know this path: does the base URL end as the server's manual says (often /v1), "
-    "and does it speak this wire (--wire chat or responses)?",
+    "and does it speak this wire (--wire responses, chat or messages)?",
 }
 
 

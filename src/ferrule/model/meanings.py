@@ -36,7 +36,7 @@ CODES = {
     **dict.fromkeys(("server_error", "internal_error", "internal_server_error", "api_error"), Meaning.PASSING),
     **dict.fromkeys(("overloaded", "overloaded_error", "server_is_overloaded"), Meaning.PASSING),
     **dict.fromkeys(("insufficient_system_resource", "service_unavailable", "bad_gateway"), Meaning.PASSING),
-    **dict.fromkeys(("timeout", "request_timeout", "vector_store_timeout"), Meaning.PASSING),
+    **dict.fromkeys(("timeout", "request_timeout", "timeout_error", "vector_store_timeout"), Meaning.PASSING),
     **dict.fromkeys(("408", "409", "425", "500", "502", "503", "504", "520", "522", "524", "529"), Meaning.PASSING),
     **dict.fromkeys(("context_length_exceeded", "context_window_exceeded"), Meaning.OVERFLOW),
     **dict.fromkeys(("exceed_context_size_error", "model_max_prompt_tokens_exceeded"), Meaning.OVERFLOW),
@@ -56,7 +56,7 @@ CODES = {
 
 OVERFLOW_WORDS = re.compile(
     r"context (?:length|window|size)|maximum context|prompt is too long|input is too long|too many (?:input )?tokens"
-    r"|exceeds? the (?:available|maximum|model's).{0,40}(?:context|tokens)|reduce the length of",
+    r"|exceed context limit|exceeds? the (?:available|maximum|model's).{0,40}(?:context|tokens)|reduce the length of",
     re.IGNORECASE,
 )
 TOO_FAST_WORDS = re.compile(

@@ -61,6 +61,14 @@ def load_odd(payload: bytes, decoder: msgspec.json.Decoder[T]) -> T | dict[str, 
     return plain
 
 
+def is_object(text: str) -> bool:
+    """Return whether a text is a whole JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+
+
 def unread(payload: bytes, kind: str) -> Unread:
     """Build the result for a skipped payload."""
     words = "" if _PLAIN_WORDS.fullmatch(payload) and kind == "is not JSON" else kind

@@ -26,8 +26,8 @@ class PrefixCache:
         self._convert = convert
         self._items: Sequence[ResponseItem] = ()
         self._lineage: object | None = None
-        self._ends: list[tuple[int, int]] = []
-        """The end of each piece: among the items, and in the text."""
+        self._ends: list[tuple[int, int, int]] = []
+        """The end of each piece: among the items, and in the text; and where its last value begins there."""
         self._text = bytearray()
 
     def encode(self, items: Sequence[ResponseItem], lineage: object | None = None) -> bytearray:
@@ -43,18 +43,24 @@ class PrefixCache:
             ends.pop()
         if ends:
             ends.pop()  # its conversion looked at what followed it
-        index, length = ends[-1] if ends else (0, 0)
+        index, length, begin = ends[-1] if ends else (0, 0, 0)
         del self._text[length:]
         while index < len(items):
             piece = self._convert(items, index)
             for value in piece.encoded:
                 if self._text:
                     self._text += b","
+                begin = len(self._text)
                 self._text += value
-            ends.append((piece.end, len(self._text)))
+            ends.append((piece.end, len(self._text), begin))
             index = piece.end
         self._items = items
         return self._text
+
+    def last_values(self, count: int) -> list[tuple[int, int]]:
+        """Return where the last values of the last pieces stand in the text: beginnings and ends, in order."""
+        places = dict.fromkeys((begin, end) for _, end, begin in self._ends[-4 * count :] if end)
+        return list(places)[-count:]
 
 
 def _length_of_same(before: Sequence[ResponseItem], now: Sequence[ResponseItem]) -> int:

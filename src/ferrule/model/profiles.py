@@ -42,7 +42,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: bool = False
     tool_search: bool = False
     native_tools: tuple[str, ...] = ()
-    """Tool types beside functions, run here or there, that the server knows; globs."""
+    """Tool types beside functions, run here or there, that the server knows; globs. On the Messages wire those that
+    stand for our own tools of the same name."""
     list_outputs: bool = False
     """A tool's output may be a list of parts, including images."""
     strict: bool = False
@@ -115,11 +116,11 @@ class Profiles(msgspec.Struct, frozen=True):
 
     def provider(self, name: str | None, base_url: str | None, wire: Wire | None = None) -> ProviderProfile:
         """Return a server's profile: by the profile's name, else by the URL, else the wire's default: `responses`,
-        which accepts all that OpenAI does, or the most careful one, `generic`."""
+        which accepts all that OpenAI does, `messages`, or the most careful one, `generic`."""
         if name is not None and name in self.providers:
             return self.providers[name]
         found = next((known for known in self.providers.values() if base_url and _is_at(known, base_url)), None)
-        return found or self.providers["responses" if wire == "responses" else "generic"]
+        return found or self.providers["generic" if wire in (None, "chat") else wire]
 
 
 def _fits(pattern: str, name: str) -> bool:

@@ -31,8 +31,8 @@ def open_model(
 
     `api_key` is sent instead of the key in a variable of `env`. `kept_sessions` conversations are remembered as last
     sent. Requests go through the `gate`. Without `provider` it is OpenAI, if its key is set. The wire is the argument,
-    else the provider's setting, else the one of the provider's profile: responses for OpenAI and Azure, chat for the
-    rest. Raises `UsageError`.
+    else the provider's setting, else the one of the provider's profile: responses for OpenAI and Azure, messages
+    for Anthropic, chat for the rest. Raises `UsageError`.
     """
     known = profiles or load_profiles()
     if provider is None:
@@ -46,12 +46,15 @@ def open_model(
     if not base_url:
         raise UsageError(f"The provider {provider.name!r} has no base_url: add one, like http://localhost:11434/v1.")
     base_url, params = split_base_url(base_url)
+    spoken = wire or provider.wire_api or accepts.wire
+    if spoken == "messages" and not base_url.endswith("/v1"):
+        base_url += "/v1"
     endpoint = Endpoint(
         name=accepts.title if accepts.name not in ("generic", "responses") else provider.name,
         provider=provider.name,
         base_url=base_url,
         params=params | provider.query_params,
-        headers=_headers(provider, accepts, base_url, env, api_key),
+        headers=_headers(provider, accepts, base_url, env, api_key, _key_header(accepts, spoken)),
         idle_timeout_ms=provider.stream_idle_timeout_ms,
         longest_wait_ms=provider.longest_wait_ms,
     )
@@ -63,12 +66,17 @@ def open_model(
 def _kind(provider: ProviderSettings, accepts: ProviderProfile, wire: Wire | None) -> type[WireModel]:
     """Import and return the client for a server. Calls as text are known on the chat wire alone."""
     if (provider.tool_calls or accepts.tool_calls) == "text":
-        if (wire or provider.wire_api) == "responses":
+        if (wire or provider.wire_api) in ("responses", "messages"):
             raise UsageError(f'{provider.name!r} has tool_calls = "text", which needs wire_api = "chat".')
         from ferrule.model.text.client import TextModel
 
         return TextModel
-    if (wire or provider.wire_api or accepts.wire) == "responses":
+    spoken = wire or provider.wire_api or accepts.wire
+    if spoken == "messages":
+        from ferrule.model.messages.client import MessagesModel
+
+        return MessagesModel
+    if spoken == "responses":
         from ferrule.model.responses.client import ResponsesModel
 
         return ResponsesModel
@@ -90,6 +98,7 @@ def _headers(
     base_url: str,
     env: Mapping[str, str],
     api_key: str | None,
+    key_header: str,
 ) -> Callable[[], dict[str, str]]:
     env_key = provider.env_key or _own_key(accepts, base_url)
     needed = provider.env_key is not None or accepts.key_required
@@ -101,15 +110,20 @@ def _headers(
                 found[header] = value
         key = (api_key or (env.get(env_key, "") if env_key else "")).strip()
         if key:
-            bearer = accepts.key_header == "authorization"
+            bearer = key_header == "authorization"
             source = "api_key" if api_key else env_key or ""
-            found[accepts.key_header] = _sendable(f"Bearer {key}" if bearer else key, source)
-        elif env_key and needed and accepts.key_header not in {name.lower() for name in found}:
+            found[key_header] = _sendable(f"Bearer {key}" if bearer else key, source)
+        elif env_key and needed and key_header not in {name.lower() for name in found}:
             advice = provider.env_key_instructions or f"Set {env_key} to your key for {accepts.title}."
             raise UsageError(f"The key for {accepts.title} is missing. {advice}")
         return found
 
     return headers
+
+
+def _key_header(accepts: ProviderProfile, wire: Wire) -> str:
+    """Return the header of the key: servers of the Messages API have their own."""
+    return "x-api-key" if wire == "messages" and accepts.key_header == "authorization" else accepts.key_header
 
 
 def _own_key(accepts: ProviderProfile, base_url: str) -> str | None:

@@ -113,6 +113,8 @@ class Recipient(msgspec.Struct, frozen=True):
 
     def sent_id(self, call_id: str, origin: Origin | None = None) -> str:
         """Return a call id in the form that the server accepts; always the same for the same id."""
+        if self.wire == "messages":
+            return call_id if _PORTABLE.fullmatch(call_id) else _hashed(call_id)
         own = origin is None or self._is(origin.provider)
         if self.accepts.call_ids == "nine":
             return call_id if _NINE.fullmatch(call_id) else _nine_of(call_id)
@@ -121,7 +123,11 @@ class Recipient(msgspec.Struct, frozen=True):
         longest = self.accepts.chat_call_id_length if self.wire == "chat" else LONGEST_CALL_ID
         if len(call_id) <= longest and (own or _PORTABLE.fullmatch(call_id)):
             return call_id
-        return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+        return _hashed(call_id)
+
+
+def _hashed(call_id: str) -> str:
+    return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
 
 
 def mark_of(secret: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Request parameters shared by both wires, beside the conversation: the user's settings, else the model's profile."""
+"""Request parameters shared by the wires, beside the conversation: the user's settings, else the model's profile."""
 
 from typing import Any
 

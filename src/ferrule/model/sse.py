@@ -63,6 +63,7 @@ class SseDecoder:
 
 _STRAY = b" \t\0" + _BOM
 """Meaningless bytes before a field's name: indents, and the mark of a stream that was appended to another."""
+_NAMED = (b"event: response.", b"event: content_block_", b"event: message_")
 _FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})
 
 
@@ -71,8 +72,8 @@ def _data(block: bytes) -> Sequence[bytes]:
     head, _, rest = block.partition(b"\n")
     if not rest and head.startswith(b"data: "):
         return (head[6:],)
-    if rest.startswith(b"data: ") and head.startswith(b"event: response.") and head[7:] in rest and b"\n" not in rest:
-        return (rest[6:],)  # the usual forms of both wires, which the rest reads alike
+    if rest.startswith(b"data: ") and head.startswith(_NAMED) and head[7:] in rest and b"\n" not in rest:
+        return (rest[6:],)  # the usual forms of the wires, which the rest reads alike
     values: list[bytes] = []
     loose: list[bytes] = []
     name = b""

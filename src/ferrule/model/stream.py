@@ -62,6 +62,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a server of the Responses API is to return of the tools that it runs itself."""
 
 
+MAX_PAUSES = 16
+"""Answers in a row that a server may want to be gone on with: each has run some ten of its own tools by then."""
+
+
 class Created(msgspec.Struct, frozen=True):
     """The response started; `model` is who answers, if the server says so."""
 
@@ -136,12 +140,14 @@ class Retrying(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The response ended. `end_turn` false: the server wants another request. `incomplete`: why it was cut short."""
+    """The response ended. `end_turn` false: the server wants another request. `incomplete`: why it was cut short.
+    `cut_call`: the call in which it was cut short, and which is not among the items."""
 
     response_id: str
     usage: TokenUsage | None = None
     end_turn: bool | None = None
     incomplete: str | None = None
+    cut_call: str = ""
 
 
 class LeftOut(msgspec.Struct, frozen=True):

@@ -1,10 +1,10 @@
-"""The shared request cycle of both wires: build the body, send it, merge the stream, retry if that helps."""
+"""The shared request cycle of all wires: build the body, send it, merge the stream, retry if that helps."""
 
 import asyncio
 import operator
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from ferrule.model.recipient import ANYWHERE, MAX_HEALS, NOTHING_OMITTED, Healed
 from ferrule.model.retry import Batches, in_words, with_retries
 from ferrule.model.stream import (
     CallUnreadable,
+    ContentFiltered,
     Created,
     ItemDone,
     Learned,
@@ -30,6 +31,7 @@ from ferrule.model.stream import (
     PassedOver,
     ResponseEvent,
 )
+from ferrule.model.switched import left_behind
 from ferrule.protocol.items import Origin, ResponseItem
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.specs import ToolSpec, Wire
@@ -94,6 +96,8 @@ class _Asked(NamedTuple):
     recipient: Recipient
     body: Body
     profile: ModelProfile
+    left_behind: tuple[str, ...]
+    """What the conversation held that cannot go there, in words."""
 
 
 class _Lane:
@@ -119,6 +123,8 @@ class WireModel:
     path: ClassVar[str]
     native_calls: ClassVar[bool] = True
     """The server reads the model's calls. Where it does not, all are read as calls of functions."""
+    functions_only: ClassVar[bool] = False
+    """The wire has no freeform tools."""
 
     def __init__(
         self,
@@ -131,7 +137,8 @@ class WireModel:
         kept_sessions: int = KEPT_SESSIONS,
     ) -> None:
         self.server = server
-        self.accepts = accepts if self.native_calls else msgspec.structs.replace(accepts, custom_tools=False)
+        plain = self.functions_only or not self.native_calls
+        self.accepts = msgspec.structs.replace(accepts, custom_tools=False) if plain else accepts
         self.profiles = profiles
         self._max_retries = max_retries
         self._new_id = new_id
@@ -145,6 +152,10 @@ class WireModel:
     def new_merger(self, calls: CallReader, tools: WireTools) -> Merger:
         """Return the merger for one response of this wire."""
         raise NotImplementedError
+
+    def headers(self, given: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+        """Return the headers of a request: those that it was `given`, and what this wire adds."""
+        return given
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -166,8 +177,8 @@ class WireModel:
     def body(self, request: ModelRequest) -> bytes:
         """Return the body sent for `request`. Raises `ModelError` if a tool cannot be sent."""
         tools = self.tools(request.tools, request.session_id)
-        _, body, profile = self._asked(request)
-        return body.build(request, tools, profile)
+        asked = self._asked(request)
+        return asked.body.build(request, tools, asked.profile)
 
     def _asked(self, request: ModelRequest) -> _Asked:
         """Return a session's server and model, rebuilt only for another model or after a refusal."""
@@ -182,7 +193,10 @@ class WireModel:
                 profile.image_input,
                 lane.omitted,
             )
-            lane.model, lane.asked = request.model, _Asked(recipient, self.new_body(recipient), profile)
+            lane.model, lane.asked = (
+                request.model,
+                _Asked(recipient, self.new_body(recipient), profile, left_behind(request.items, recipient)),
+            )
         return lane.asked
 
     @property
@@ -208,7 +222,7 @@ class WireModel:
         self._recall(request)
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
-        if news := self._untold(request, tools.left_out):
+        if news := self._untold(request, (*tools.left_out, *self._asked(request).left_behind)):
             yield news
         reader = CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids)
         merger = self.new_merger(reader, tools)
@@ -216,7 +230,8 @@ class WireModel:
         given_out = False
         origin = Origin(recipient.provider, recipient.family, len(request.items))
         try:
-            async with aclosing(self.server.events(self.path, body, request.on_sent, request.headers)) as arrivals:
+            headers = self.headers(request.headers, body)
+            async with aclosing(self.server.events(self.path, body, request.on_sent, headers)) as arrivals:
                 async for payloads in arrivals:
                     events = self._told_once(request, _signed(merger.feed(payloads), origin))
                     given_out = given_out or any(not isinstance(event, Created | PassedOver) for event in events)
@@ -284,7 +299,9 @@ class WireModel:
 
     @staticmethod
     def _may_heal(error: ModelError, given_out: bool, healed_before: tuple[Healed, ...]) -> bool:
-        return not given_out and not isinstance(error, CallUnreadable) and len(healed_before) < MAX_HEALS
+        return (
+            not given_out and not isinstance(error, CallUnreadable | ContentFiltered) and len(healed_before) < MAX_HEALS
+        )
 
     def _take_for(self, request: ModelRequest, healed: Healed) -> None:
         """Remember for the session what its server refuses."""

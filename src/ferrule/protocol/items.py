@@ -19,9 +19,11 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class _Said(_Item, frozen=True, kw_only=True):
     """An item of the model. `chat_fields` is an object: non-standard fields that a Chat Completions server sent and
-    wants back unchanged (signatures, reasoning in its own form). Kept on disk, never sent on another wire."""
+    wants back unchanged (signatures, reasoning in its own form). `message_fields` is an object, too: what a content
+    block of the Messages API holds beside the item. Both are kept on disk and never sent on another wire."""
 
     chat_fields: msgspec.Raw = msgspec.Raw()
+    message_fields: msgspec.Raw = msgspec.Raw()
 
 
 class Message(_Said, frozen=True, tag="message"):
@@ -52,10 +54,11 @@ class FunctionCall(_Said, frozen=True, tag="function_call"):
 
 
 class FunctionCallOutput(_Item, frozen=True, tag="function_call_output"):
-    """The answer to a function call."""
+    """The answer to a function call. `failed` is our own field, for the one wire that tells the model."""
 
     call_id: str
     output: OutputBody
+    failed: bool = False
 
 
 class CustomToolCall(_Said, frozen=True, tag="custom_tool_call"):
@@ -72,6 +75,7 @@ class CustomToolCallOutput(_Item, frozen=True, tag="custom_tool_call_output"):
 
     call_id: str
     output: OutputBody
+    failed: bool = False
 
 
 class LocalShellAction(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -276,6 +280,7 @@ class McpToolCallOutput(_Item, frozen=True, tag="mcp_tool_call_output"):
 
     call_id: str
     output: OutputBody
+    failed: bool = False
 
 
 class ToolSearchCall(_Said, frozen=True, tag="tool_search_call"):
@@ -305,6 +310,11 @@ class Compaction(_Item, frozen=True, tag="compaction"):
     """A summary of earlier turns that only the provider can read."""
 
     encrypted_content: str
+
+
+class MessageBlock(_Said, frozen=True, tag="message_block"):
+    """A content block of the Messages API that no other item stands for, whole in `message_fields`: a tool that the
+    provider ran, its result, and the mark `pause_turn` of an answer that is to be gone on with."""
 
 
 class ItemReference(_Item, frozen=True, tag="item_reference"):
@@ -351,6 +361,7 @@ ItemView = (
     | AdditionalTools
     | Compaction
     | ItemReference
+    | MessageBlock
     | UnknownItem
 )
 

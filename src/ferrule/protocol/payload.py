@@ -144,9 +144,9 @@ class ToolOutput(msgspec.Struct, frozen=True):
         elif not body or body.isspace():
             body = NO_OUTPUT
         if isinstance(payload, (FunctionPayload, McpPayload)):
-            return make_item(FunctionCallOutput(call_id=call_id, output=body))
+            return make_item(FunctionCallOutput(call_id=call_id, output=body, failed=self.success is False))
         if isinstance(payload, CustomPayload):
-            return make_item(CustomToolCallOutput(call_id=call_id, output=body))
+            return make_item(CustomToolCallOutput(call_id=call_id, output=body, failed=self.success is False))
         if isinstance(payload, LocalShellPayload):
             return make_item(LocalShellCallOutput(id=call_id, call_id=call_id, output=text_of(body)))
         return _native_answer(call_id, payload, msgspec.structs.replace(self, body=body))

@@ -18,12 +18,16 @@ ComputerForm = Literal["computer", "computer_use_preview", "function"]
 """The screen of a model: the native item or its older form, where the server has them, or a function."""
 
 
+Thinking = Literal["none", "budget", "adaptive"]
+"""How a model of the Messages API thinks: never, with a budget of tokens where that is asked for, or as it sees fit."""
+
+
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     """One model family. `tools` names the set of tools (`codex`, `openhands`, `claude`, `generic`, `all`, or a
     user's).
 
-    `context_window` is in tokens, None if unknown. `security_risk`: calls of tools that change things carry the
-    model's own estimate of the risk.
+    `context_window` and `max_output` (of one answer) are in tokens, None if unknown. `security_risk`: calls of tools
+    that change things carry the model's own estimate of the risk.
     """
 
     name: str
@@ -37,7 +41,9 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_summary: ReasoningSummary | None = None
     verbosity: Verbosity | None = None
     output_budget: OutputBudget = OutputBudget(DEFAULT_OUTPUT_TOKENS)
+    thinking: Thinking | None = None
     context_window: int | None = None
+    max_output: int | None = None
     image_input: bool = False
     security_risk: bool = False
 

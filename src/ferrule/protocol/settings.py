@@ -41,8 +41,9 @@ ToolCallForm = Literal["native", "text"]
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a model server. The key is read from the environment variable `env_key` when a request is made.
 
-    `wire_api` None means responses for OpenAI and Azure, chat for the rest. Timeouts are in milliseconds.
-    `env_http_headers` maps a header to the variable that holds its value; empty variables are left out.
+    `wire_api` None means responses for OpenAI and Azure, messages for Anthropic, chat for the rest. Timeouts are in
+    milliseconds. `env_http_headers` maps a header to the variable that holds its value; empty variables are left
+    out.
     """
 
     base_url: str | None = None

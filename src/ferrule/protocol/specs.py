@@ -1,4 +1,5 @@
-"""The definition of a tool that the model sees. Shapes are the Responses API's; `to_chat` is Chat Completions'.
+"""The definition of a tool that the model sees. Shapes are the Responses API's; `to_chat` is Chat Completions',
+`to_messages` Anthropic's.
 
 Each spec makes its JSON once; a request sends those bytes.
 """
@@ -13,7 +14,7 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 
-Wire = Literal["responses", "chat"]
+Wire = Literal["responses", "chat", "messages"]
 
 _encode = msgspec.json.encode
 
@@ -58,6 +59,11 @@ class _Spec(_Worded, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         """The spec as Chat Completions takes it, or None if that wire has no such tool."""
         return None
 
+    @cached_property
+    def messages_json(self) -> bytes | None:
+        """The spec as the Messages API takes it, or None if that wire has no such tool."""
+        return None
+
     def to_responses(self) -> dict[str, JsonValue]:
         """Return the spec as a dict for the `tools` of a Responses request."""
         return msgspec.json.decode(self.responses_json, type=dict[str, Any])
@@ -65,6 +71,10 @@ class _Spec(_Worded, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     def to_chat(self) -> dict[str, JsonValue] | None:
         """Return the spec as a dict for the `tools` of a Chat Completions request, or None if it has no such tool."""
         return None if self.chat_json is None else msgspec.json.decode(self.chat_json, type=dict[str, Any])
+
+    def to_messages(self) -> dict[str, JsonValue] | None:
+        """Return the spec as a dict for the `tools` of a Messages request, or None if it has no such tool."""
+        return None if self.messages_json is None else msgspec.json.decode(self.messages_json, type=dict[str, Any])
 
 
 class _FunctionWire(msgspec.Struct, tag="function", omit_defaults=True):
@@ -84,6 +94,13 @@ class _ChatFunction(msgspec.Struct, omit_defaults=True):
 
 class _ChatFunctionTool(msgspec.Struct, tag="function"):
     function: _ChatFunction
+
+
+class _MessagesTool(msgspec.Struct, omit_defaults=True):
+    name: str
+    description: str
+    input_schema: msgspec.Raw
+    strict: bool = False
 
 
 class ResponsesApiTool(_Spec, frozen=True, tag="function"):
@@ -106,6 +123,12 @@ class ResponsesApiTool(_Spec, frozen=True, tag="function"):
         """The spec as Chat Completions takes it."""
         parameters = msgspec.Raw(self.parameters.encoded)
         return _encode(_ChatFunctionTool(_ChatFunction(self.name, self.description, parameters, self.strict)))
+
+    @cached_property
+    def messages_json(self) -> bytes | None:
+        """The spec as the Messages API takes it."""
+        schema = msgspec.Raw(self.parameters.encoded)
+        return _encode(_MessagesTool(self.name, self.description, schema, self.strict))
 
 
 class FreeformToolFormat(msgspec.Struct, frozen=True):

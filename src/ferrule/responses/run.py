@@ -12,6 +12,7 @@ from ferrule.history.tokens import estimate_all
 from ferrule.hosted.records import ToolList, is_record, record_in
 from ferrule.hosted.tool import Held
 from ferrule.model.stream import (
+    MAX_PAUSES,
     Completed,
     ContentFiltered,
     ContextOverflow,
@@ -33,6 +34,7 @@ from ferrule.protocol.items import (
     CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
+    MessageBlock,
     ResponseItem,
     ShellCall,
     ShellCallOutput,
@@ -57,11 +59,12 @@ CUT = 0.6
 MAX_REPEATS = 8
 """How often a model is asked again for a call whose input is wrong: one that misses it nine times never gets there."""
 
+PAUSED = "The upstream paused its answer {} times without an end."
 NOT_RUN = "this call was not run: commands run by the function {!r}"
 """About a `shell_call` where our shell is that function."""
 MISSHAPEN = "the model's server sent a {} that lacks what each has"
 
-_PRIVATE = frozenset({"id", "type", "status", "chat_fields", "chat_field"})
+_PRIVATE = frozenset({"id", "type", "status", "chat_fields", "chat_field", "message_fields"})
 """Fields of an upstream's item that the client does not get, or gets as the ledger says."""
 
 
@@ -107,6 +110,8 @@ class ResponseRun:
         self._hosted = hosted
         self._usage: TokenUsage | None = None
         self._incomplete: str | None = None
+        self._pauses = 0
+        """Answers in a row that the upstream wants to be asked to go on with."""
         self._open: dict[str, OpenItem] = {}
         self._unanswered: dict[str, ResponseItem] = {}
         """Calls for the tool that is our shell, by their ids, until the output comes that says they ran elsewhere."""
@@ -178,6 +183,12 @@ class ResponseRun:
             said = self.said[before:]
             if any(map(is_record, own)):  # which ends it even beside a wrong call: the client is asked first
                 return Ending("completed", self._usage)
+            paused = bool(self._pauses) and not rejected and not own and not any(map(_is_call, said))
+            if paused and self._pauses > MAX_PAUSES:
+                return Ending("failed", self._usage, "server_error", PAUSED.format(self._pauses))
+            if paused:
+                request = _again(request, said, said, [])
+                continue
             if not rejected and (not own or any(_is_call(item) and item not in own for item in said)):
                 return Ending("completed", self._usage)
             corrections += bool(rejected)
@@ -264,6 +275,7 @@ class ResponseRun:
             case Completed():
                 self._add_usage(event.usage)
                 self._incomplete = event.incomplete
+                self._pauses = self._pauses + 1 if event.end_turn is False else 0
 
     def _say(self, item: OpenItem, event: TextDelta) -> None:
         """Tell a piece of a message, as the client reads it."""
@@ -319,7 +331,7 @@ class ResponseRun:
     def _end(self, item: ResponseItem, shown: ResponseItem) -> Iterator[_Rejected]:
         """Tell of a whole item, of which the client reads `shown`, unless it is a call of ours, which tells of itself.
         Yields it if it is a wrong call."""
-        if self._hosted.names(item):
+        if self._hosted.names(item) or isinstance(item.view, MessageBlock):
             self.said.append(item)
             return
         if isinstance(item.view, ShellCall) and self._shell and item.view.call_id not in self._unanswered:
@@ -411,7 +423,7 @@ def _again(
 ) -> ModelRequest:
     """Return the request that shows the model its wrong calls, and ours with their outputs. Right ones of the client
     are not repeated: they stand already."""
-    words = [item for item in said if item in own or kind_of(item.view) in ("message", "reasoning")]
+    words = [item for item in said if item in own or kind_of(item.view) in ("message", "reasoning", "message_block")]
     shown = [entry for wrong in rejected for entry in (wrong.call, _correction(wrong))]
     return msgspec.structs.replace(request, items=(*request.items, *words, *shown), lineage=None)
 
@@ -423,4 +435,4 @@ def _correction(wrong: _Rejected) -> ResponseItem:
     if isinstance(wrong.call.view, ShellCall):
         return aborted_output(wrong.call.view, text)
     assert isinstance(wrong.call.view, FunctionCall)
-    return make_item(FunctionCallOutput(call_id=wrong.call.view.call_id, output=text))
+    return make_item(FunctionCallOutput(call_id=wrong.call.view.call_id, output=text, failed=True))

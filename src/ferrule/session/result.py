@@ -35,6 +35,7 @@ class TurnResult(msgspec.Struct, frozen=True):
     tools answered, `tool_calls` the calls in their order. `usage` is the sum over the turn's requests, `cost` what they
     cost if prices are configured, `duration` in seconds. `diff` is the unified diff of the turn's patches, empty if
     there is none. `aborted`: interrupted. `citations` are the pages that `text` cites.
+    `incomplete`: why the last answer was cut short (`max_output_tokens`), None if it is whole.
     """
 
     text: str
@@ -49,6 +50,7 @@ class TurnResult(msgspec.Struct, frozen=True):
     output: Any = None
     cost: float | None = None
     citations: tuple[Citation, ...] = ()
+    incomplete: str | None = None
 
 
 def tool_call(view: ItemView, invocation: ToolInvocation, output: ToolOutput) -> ToolCall:

@@ -254,7 +254,8 @@ class Toolset(LoopBound, Closing):
         return [entry for source in self._sources if isinstance(source, DefinitionSource) for entry in source.examples]
 
     def specs(self, wire: Wire = "responses") -> list[dict[str, JsonValue]]:
-        """Return the `tools` of a request to the Responses API, or with "chat" to Chat Completions."""
+        """Return the `tools` of a request to the Responses API, or with "chat" to Chat Completions, with "messages" to
+        the Messages API."""
         specs = [entry.spec for entry in self.current()[0]]
         if wire == "responses":
             told = searched_for(specs)
@@ -262,7 +263,8 @@ class Toolset(LoopBound, Closing):
         called = set(self.current()[1])
         forms = {spec_name(form): form for spec in specs for form in [function_form(spec, self.conversation, called)]}
         functions = (function for form in forms.values() for function in as_functions(form))
-        return [chat for function in functions if (chat := function.to_chat()) is not None]
+        sent = (function.to_chat() if wire == "chat" else function.to_messages() for function in functions)
+        return [form for form in sent if form is not None]
 
     def dispatcher(
         self,
@@ -538,7 +540,9 @@ async def _respond(
 
 
 def _plain(item: ResponseItem) -> dict[str, JsonValue]:
-    return msgspec.json.decode(item.raw, type=dict[str, Any])
+    fields = msgspec.json.decode(item.raw, type=dict[str, Any])
+    fields.pop("failed", None)  # our own field, which no server takes
+    return fields
 
 
 def _is_chat(item: Mapping[str, JsonValue]) -> bool:

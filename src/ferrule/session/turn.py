@@ -40,6 +40,7 @@ from ferrule.protocol.items import (
     FunctionCall,
     ItemView,
     Message,
+    MessageBlock,
     Reasoning,
     ResponseItem,
     read_item,
@@ -50,6 +51,7 @@ from ferrule.session.bounds import REPEATED, CallMissing, RepeatWatch, Repetitio
 from ferrule.session.compaction import ATTEMPTS as COMPACTIONS
 from ferrule.session.compaction import Compacted, Compactor
 from ferrule.session.dialogue import Dialogue
+from ferrule.session.endings import Endings
 from ferrule.session.failures import Failures, SameFailure
 from ferrule.session.loading import ToolLoading
 from ferrule.session.output_type import OutputInvalid
@@ -134,6 +136,7 @@ class Turn:
         settings = dialogue.settings
         self._unusable_left = settings.unusable_answer_retries
         self._output_left = settings.unusable_answer_retries
+        self._endings = Endings(settings.unusable_answer_retries)
         self._failures = Failures(settings.same_failure_hint, settings.same_failure_limit)
         self._made: list[ToolCall] = []
         self._repeats: dict[str, RepeatWatch] = {}
@@ -217,6 +220,7 @@ class Turn:
             output,
             dialogue.budget.cost_of(self.usage),
             self.citations,
+            self._endings.incomplete,
         )
 
     def _read_output(self) -> tuple[object, str | None]:
@@ -333,6 +337,7 @@ class Turn:
                         self._take(event.item, dispatcher)
                     elif isinstance(event, Completed):
                         usage, more = event.usage, event.end_turn is False
+                        self._endings.note(event)
                         as_said = event.incomplete is None and not self._left_out
                         dialogue.history.mark_stored(event.response_id if as_said else "")
                         self._compactor.counted(usage, asked)
@@ -362,7 +367,14 @@ class Turn:
         if self._last_word is not None:
             self.text = self._last_word
             return False
-        return more or not all(call.answered_there for call in self._calls)
+        return self._corrected() or more or not all(call.answered_there for call in self._calls)
+
+    def _corrected(self) -> bool:
+        """Tell the model of its call that was cut off, if there is one."""
+        correction = self._endings.correction()
+        if correction is not None:
+            self._dialogue.say(correction)
+        return correction is not None
 
     def _went_on(self, done: Compacted) -> None:
         """Keep account of a compaction: the turn's items are in another history now."""
@@ -408,7 +420,7 @@ class Turn:
         routed = dispatcher.route(item.view)
         self._answered = self._answered or routed is not None or _says_something(item.view)
         self._summarised = self._summarised or isinstance(item.view, Compaction)
-        if not isinstance(item.view, Message | Reasoning):
+        if not isinstance(item.view, Message | Reasoning | MessageBlock):
             self.tool_choice = after_a_call(self.tool_choice)
         if routed is not None:
             dialogue.emit(ItemStarted(item=item))

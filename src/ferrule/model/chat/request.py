@@ -1,15 +1,16 @@
 """The body of a Chat Completions request: each item is converted to messages once."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.calls import sendable
 from ferrule.model.chat.kept import THINKING_PARTS, Fields, merged, read_fields
 from ferrule.model.names import Callee
+from ferrule.model.opening import leading_messages, opening
 from ferrule.model.outputs import SHOWN, split_output
 from ferrule.model.payloads import json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
@@ -26,7 +27,6 @@ from ferrule.protocol.content import (
     ReasoningText,
     text_of,
 )
-from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
     ComputerCall,
     ComputerCallOutput,
@@ -37,13 +37,13 @@ from ferrule.protocol.items import (
     ItemView,
     McpToolCallOutput,
     Message,
+    MessageBlock,
     OutputBody,
     Reasoning,
     ResponseItem,
     ToolSearchCall,
     ToolSearchOutput,
 )
-from ferrule.protocol.json_text import decode, encodable
 from ferrule.protocol.payload import ABORTED
 from ferrule.protocol.profiles import ModelProfile
 
@@ -72,13 +72,13 @@ class ChatBody:
         server = self._server
         choice, sent = tools.choose(request.tool_choice, server, "chat")
         asked = sampling(request, sent, profile, server)
-        leading = _leading(request.items)
+        leading = leading_messages(request.items)
         lineage = None if request.lineage is None else (request.lineage, leading)
         same = lineage == self._lineage  # which begins at the same item
         self._lineage = lineage
         messages = self._history.encode(request.items[leading:], request.lineage if same else None)
-        opening = _opening(request, leading)
-        first = _encode({"role": self._system, "content": opening}) if opening else b""
+        opened = opening(request, leading)
+        first = _encode({"role": self._system, "content": opened}) if opened else b""
         fields = shared_fields(request, asked, choice, sent, server)
         fields["messages"] = (b"[", first, b"," if first and messages else b"", messages, b"]")
         if server.usage_in_stream:
@@ -240,23 +240,8 @@ class ChatBody:
         return [*messages, *self._user(between)]
 
 
-def _leading(items: Sequence[ResponseItem]) -> int:
-    """Count the system and developer messages at the beginning of the history."""
-    for index, item in enumerate(items):
-        if not (isinstance(item.view, Message) and item.view.role in ("system", "developer")):
-            return index
-    return len(items)
-
-
-def _opening(request: ModelRequest, leading: int) -> str:
-    """Merge the instructions and the leading messages: many templates accept a system message only at the start."""
-    views = [item.view for item in request.items[:leading]]
-    texts = [request.instructions, *(text_of(view.content) for view in views if isinstance(view, Message))]
-    return "\n\n".join(text for text in texts if text)
-
-
 def _side(view: ItemView) -> str:
-    if isinstance(view, _Calls | Reasoning) or (isinstance(view, Message) and view.role == "assistant"):
+    if isinstance(view, _Calls | Reasoning | MessageBlock) or (isinstance(view, Message) and view.role == "assistant"):
         return "assistant"
     return "other"
 
@@ -276,19 +261,6 @@ def _call_id(call: ItemView) -> str:
 def _thought(view: ItemView) -> str:
     parts = (view.content or ()) if isinstance(view, Reasoning) else ()
     return "\n".join(part.text for part in parts if isinstance(part, ReasoningText))
-
-
-def sendable(arguments: str) -> str:
-    """Return arguments that templates can parse: they fail on anything but a JSON object, on every later request
-    too."""
-    with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        if isinstance(msgspec.json.decode(arguments), dict):
-            return arguments
-    try:
-        value = decode(arguments)
-    except RespondToModel:
-        value = None
-    return _encode(value if isinstance(value, dict) else {"arguments": encodable(arguments)}).decode()
 
 
 def _parts(content: OutputBody) -> list[dict[str, Any]]:

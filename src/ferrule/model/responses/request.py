@@ -37,6 +37,7 @@ from ferrule.protocol.items import (
     McpListTools,
     McpToolCallOutput,
     Message,
+    MessageBlock,
     Reasoning,
     ResponseItem,
     ShellCall,
@@ -166,6 +167,8 @@ class ResponsesBody:
         view = item.view
         if isinstance(view, AdditionalTools) and not self._server.tool_search:
             return None
+        if isinstance(view, MessageBlock):
+            return None
         if isinstance(view, Compaction) and not self._may_read(item, view.encrypted_content):
             return None
         return self._encoded(item, self._adapted(view), bare=bare)
@@ -192,7 +195,7 @@ class ResponsesBody:
         if self._to.omitted.item_fields or self._to.omitted.kinds:
             return False
         if isinstance(view, FunctionCallOutput | CustomToolCallOutput):
-            return self._sent_id_of(view.call_id) == view.call_id
+            return not view.failed and self._sent_id_of(view.call_id) == view.call_id
         return isinstance(view, Message) and view.role != "assistant"
 
     def _sent_id_of(self, call_id: str) -> str:
@@ -235,7 +238,7 @@ _OUTPUTS = (FunctionCallOutput, CustomToolCallOutput, McpToolCallOutput)
 _SAID = (
     Reasoning | FunctionCall | CustomToolCall | ToolSearchCall | LocalShellCall | ShellCall | ApplyPatchCall
     | ComputerCall | WebSearchCall | FileSearchCall | CodeInterpreterCall | ImageGenerationCall | McpListTools
-    | McpApprovalRequest | McpCall
+    | McpApprovalRequest | McpCall | MessageBlock
 )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ferrule.model.adapt import WireTools, wire_name
-from ferrule.model.chat.request import ChatBody, sendable
+from ferrule.model.calls import sendable
+from ferrule.model.chat.request import ChatBody
 from ferrule.model.names import Callee
 from ferrule.model.outputs import split_output
 from ferrule.model.payloads import json_array

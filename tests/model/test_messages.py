@@ -1,0 +1,463 @@
+"""The Messages wire: what is sent, block by block, and what comes back."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferrule.model.provider import open_model
+from ferrule.model.stream import (
+    Completed,
+    ContentFiltered,
+    ContextOverflow,
+    ForcedTool,
+    ItemDone,
+    LeftOut,
+    ModelRequest,
+    TextDelta,
+    ToolChoice,
+)
+from ferrule.protocol.content import InputAudio, InputFile, InputImage, InputText, text_of
+from ferrule.protocol.events import TokenUsage
+from ferrule.protocol.items import (
+    CustomToolCall,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    MessageBlock,
+    Origin,
+    OutputBody,
+    Reasoning,
+    ResponseItem,
+    ShellAction,
+    ShellCall,
+    make_item,
+    read_item,
+)
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.settings import ModelSettings, ProviderSettings
+from ferrule.protocol.specs import ResponsesApiTool
+from tests.model.support import Outcome, Replay, function, outcome, raw_server, replay, request, sse, user, wire_model
+
+Json = dict[str, Any]
+PNG = "data:image/png;base64,aGk="
+START: Json = {"type": "message_start", "message": {"id": "m1", "model": "claude-x", "usage": {"input_tokens": 3}}}
+SAID: Json = {"type": "text_delta", "text": "It is."}
+END: Json = {"type": "message_stop"}
+
+
+def block(index: int, opened: Json, *deltas: Json) -> list[Json]:
+    return [
+        {"type": "content_block_start", "index": index, "content_block": opened},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def stop(reason: str | None, **fields: Any) -> Json:
+    return {"type": "message_delta", "delta": {"stop_reason": reason, **fields}, "usage": {"output_tokens": 7}}
+
+
+def text(index: int, *pieces: str) -> list[Json]:
+    return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": piece} for piece in pieces))
+
+
+def call(index: int, *pieces: str, name: str = "shell", **fields: Any) -> list[Json]:
+    opened = {"type": "tool_use", "id": f"toolu_{index}", "name": name, "input": {}, **fields}
+    return block(index, opened, *({"type": "input_json_delta", "partial_json": piece} for piece in pieces))
+
+
+def thinking(index: int, thought: str, signature: str) -> list[Json]:
+    told = [{"type": "thinking_delta", "thinking": thought}] if thought else []
+    opened = {"type": "thinking", "thinking": "", "signature": ""}
+    return block(index, opened, *told, {"type": "signature_delta", "signature": signature})
+
+
+async def heard(*events: Json, asked: ModelRequest | None = None) -> Outcome:
+    return await replay("messages", sse(START, *events), asked or ask())
+
+
+def sent(asked: ModelRequest, accepts: str = "anthropic") -> Json:
+    body: Json = json.loads(wire_model("messages", Replay([]), accepts).body(asked))
+    return body
+
+
+def ask(*items: ResponseItem, **fields: object) -> ModelRequest:
+    return request(*items, **{"model": "claude-opus-4-6", **fields})  # type: ignore[arg-type]
+
+
+def result(call_id: str, output: OutputBody = "ok", *, failed: bool = False) -> ResponseItem:
+    return make_item(FunctionCallOutput(call_id=call_id, output=output, failed=failed))
+
+
+def contents(body: Json) -> list[list[Json]]:
+    """What each message holds, without the marks for the cache."""
+    unmarked = [
+        [{k: v for k, v in one.items() if k != "cache_control"} for one in m["content"]] for m in body["messages"]
+    ]
+    assert [m["role"] for m in body["messages"]] == ["user", "assistant"] * (len(unmarked) // 2) + ["user"]
+    return unmarked
+
+
+# What comes back
+
+
+async def test_an_answer_goes_back_block_for_block() -> None:
+    server_call = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+    found_page = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "x", "n": 1}]}
+    cited = {"type": "web_search_result_location", "url": "https://a", "title": "A", "cited_text": "t"}
+    found = await heard(
+        *thinking(0, "Look.", "c2ln"),
+        *block(1, {"type": "redacted_thinking", "data": "c2VjcmV0"}),
+        *text(2, "Let me ", "look."),
+        *block(3, server_call, {"type": "input_json_delta", "partial_json": '{"query": "x"}'}),
+        *block(4, found_page),
+        *block(5, {"type": "text", "text": ""}, {"type": "citations_delta", "citation": cited}, SAID),
+        *text(6, " So be it."),
+        *thinking(7, "", "b25seQ=="),
+        *call(8, '{"cmd":', ' "ls"}', caller={"type": "direct"}),
+        *call(9),
+        stop("tool_use"),
+        END,
+    )  # fmt: skip
+    assert found.error is None
+    kinds = [type(view) for view in found.views]
+    assert kinds == [Reasoning, Reasoning, Message, MessageBlock, MessageBlock, Message, Reasoning, *[FunctionCall] * 2]
+    said = found.views[5]
+    assert isinstance(said, Message) and text_of(said.content) == "It is. So be it."
+    note: Any = json.loads(found.items[5].raw)["content"][0]["annotations"][0]
+    assert (note["type"], note["url"], note["end_index"]) == ("url_citation", "https://a", 6)
+    assert [event.part for event in found.of(TextDelta)] == [0, 0, 0, 1]
+    body = sent(ask(user("go"), *found.items, result("toolu_8"), result("toolu_9")))
+    assert contents(body)[1] == [
+        {"type": "thinking", "thinking": "Look.", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "c2VjcmV0"},
+        {"type": "text", "text": "Let me look."},
+        server_call | {"input": {"query": "x"}},
+        found_page,
+        {"type": "text", "text": "It is.", "citations": [cited]},
+        {"type": "text", "text": " So be it."},
+        {"type": "thinking", "thinking": "", "signature": "b25seQ=="},
+        {"type": "tool_use", "id": "toolu_8", "name": "shell", "input": {"cmd": "ls"}, "caller": {"type": "direct"}},
+        {"type": "tool_use", "id": "toolu_9", "name": "shell", "input": {}},
+    ]
+    assert b'"input":{}' in wire_model("messages", Replay([])).body(ask(user("go"), *found.items))
+
+
+async def test_tokens_are_counted_with_the_cache() -> None:
+    start = {"id": "m", "usage": {"input_tokens": 5, "cache_read_input_tokens": 64, "cache_creation_input_tokens": 31}}
+    ended: Json = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    ended["usage"] = {"output_tokens": 20, "output_tokens_details": {"thinking_tokens": 9}}
+    found = await replay("messages", sse({"type": "message_start", "message": start}, *text(0, "Hi"), ended, END))
+    assert found.of(Completed)[0].usage == TokenUsage(100, 64, 20, 9, 31)
+
+
+async def test_a_call_starts_before_the_answer_has_ended() -> None:
+    payloads = [START, *call(0, '{"cmd":"ls"}'), *text(1, "And")]
+    model = wire_model("messages", Replay([sse(*payloads)]))
+    found = await outcome(model, request())
+    assert [type(view) for view in found.views] == [FunctionCall]
+    assert found.error is not None and found.error.retryable and "before message_stop" in str(found.error)
+    assert isinstance(found.error.partial, ResponseItem)
+
+
+async def test_a_freeform_call_comes_as_its_text() -> None:
+    found = await heard(*call(0, '{"inp', 'ut": "a\\nb"}', name="apply_patch"), stop("tool_use"), END)
+    assert isinstance(view := found.views[0], CustomToolCall) and view.input == "a\nb"
+
+
+@pytest.mark.parametrize("pieces", [(), ('{"cmd": "rm -r',), ("",)])
+async def test_a_call_that_the_limit_cut_off_is_not_given_out(pieces: Sequence[str]) -> None:
+    found = await heard(*text(0, "So:"), *call(1, *pieces), stop("max_tokens"), END)
+    ended = found.of(Completed)[0]
+    assert [type(view) for view in found.views] == [Message]
+    assert (ended.incomplete, ended.cut_call) == ("max_output_tokens", "shell")
+
+
+async def test_a_call_of_no_arguments_that_is_whole_is_given_out() -> None:
+    found = await heard(*call(0), *call(1, "{}"), *call(2, '{"a": '), stop("tool_use"), END)
+    assert [view.arguments for view in found.views if isinstance(view, FunctionCall)] == ["{}", "{}", '{"a": ']
+
+
+async def test_words_that_were_cut_off_say_so() -> None:
+    found = await heard(*text(0, "Half a"), stop("max_tokens"), END)
+    assert isinstance(said := found.views[0], Message) and said.status == "incomplete"
+    assert found.of(Completed)[0].incomplete == "max_output_tokens" and not found.of(Completed)[0].cut_call
+
+
+async def test_a_full_window_is_a_context_error() -> None:
+    found = await heard(*text(0, "Half a"), stop("model_context_window_exceeded"), END)
+    assert isinstance(found.error, ContextOverflow) and not found.items
+
+
+async def test_a_refusal_shows_its_explanation() -> None:
+    details = {"type": "refusal", "category": "bio", "explanation": "It may do harm."}
+    found = await heard(*text(0, "I"), stop("refusal", stop_details=details), END)
+    assert isinstance(found.error, ContentFiltered) and not found.error.retryable
+    assert "refuses to answer (bio): It may do harm." in str(found.error)
+    assert found.error.partial is None and not found.items and found.error.usage is not None
+
+
+async def test_a_paused_answer_is_sent_back_as_it_is_and_gone_on_with() -> None:
+    found = await heard(*text(0, "Searching"), *thinking(1, "Hm", "s"), stop("pause_turn"), END)
+    assert found.of(Completed)[0].end_turn is False
+    body = sent(ask(user("go"), *found.items))
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant"]
+    assert [one["type"] for one in body["messages"][1]["content"]] == ["text", "thinking"]
+    further = (await heard(*text(0, "Found."), stop("end_turn"), END, asked=ask(user("go"), *found.items))).items
+    both = contents(sent(ask(user("go"), *found.items, *further, user("thanks"))))
+    assert [one["type"] for one in both[1]] == ["text", "thinking", "text"]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*text(0, "a"), END],
+        [*text(1, "a"), stop("end_turn"), END],
+        [*text(0, "a"), *text(0, "b"), stop("end_turn"), END],
+        [*text(0, "a"), {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}],
+        [*text(0, "a"), stop("end_turn")],
+        [*text(0, "a"), {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
+    ],
+)
+async def test_a_stream_that_lost_something_is_asked_again(events: list[Json]) -> None:
+    found = await heard(*events)
+    assert found.error is not None and found.error.retryable
+
+
+async def test_a_message_in_one_piece_is_read_like_a_stream() -> None:
+    blocks = [{"type": "text", "text": "Hi"}, {"type": "tool_use", "id": "t", "name": "shell", "input": {"cmd": "ls"}}]
+    whole = {"type": "message", "id": "m", "content": blocks, "stop_reason": "end_turn"}
+    found = await replay("messages", json.dumps(whole).encode())
+    assert [type(view) for view in found.views] == [Message, FunctionCall] and found.error is None
+
+
+# What is sent
+
+
+def made(view: Any, response: int = 1, provider: str = "") -> ResponseItem:
+    """An item of an earlier answer of the server."""
+    item = make_item(view)
+    return ResponseItem(item.raw, item.view, Origin(provider or ":Test@test", "claude", response))
+
+
+def thought(signature: str = "c2ln", **origin: Any) -> ResponseItem:
+    raw = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]}
+    return made(read_item(json.dumps(raw | {"message_fields": {"signature": signature}})).view, **origin)
+
+
+def asked_for(call_id: str, response: int = 1, arguments: str = "{}") -> ResponseItem:
+    return made(FunctionCall(call_id=call_id, name="shell", arguments=arguments), response)
+
+
+def test_results_stand_first_in_the_order_of_the_calls() -> None:
+    items = [user("go"), asked_for("a"), asked_for("b"), user("wait"), result("b", "2"), result("a", "1"), user("on")]
+    assert contents(sent(ask(*items)))[2] == [
+        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+        {"type": "tool_result", "tool_use_id": "b", "content": "2"},
+        {"type": "text", "text": "wait"},
+        {"type": "text", "text": "on"},
+    ]
+
+
+def test_a_failure_is_marked_unless_it_shows_an_image() -> None:
+    picture = (InputText("no"), InputImage(image_url=PNG))
+    items = [
+        asked_for("a"),
+        asked_for("b"),
+        asked_for("c"),
+        result("a", failed=True),
+        result("b", picture, failed=True),
+    ]
+    results = contents(sent(ask(user("go"), *items)))[2]
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    assert [one.get("is_error") for one in results] == [True, None, True]  # nobody has answered the third
+    assert results[1]["content"] == [{"type": "text", "text": "no"}, image]
+
+
+def test_ids_are_made_to_fit_alike_in_call_and_result() -> None:
+    items = [
+        user("go"),
+        asked_for("functions.shell:0"),
+        asked_for("toolu_1"),
+        result("functions.shell:0"),
+        result("toolu_1"),
+    ]
+    said, answered = contents(sent(ask(*items)))[1:]
+    assert [one["id"] for one in said] == [one["tool_use_id"] for one in answered]
+    assert said[0]["id"].startswith("call_") and said[1]["id"] == "toolu_1"
+
+
+def test_content_that_the_api_takes_and_content_that_it_does_not() -> None:
+    parts = (
+        InputImage(image_url="https://x/y.png"), InputImage(image_url="data:image/tiff;base64,aGk="),
+        InputFile(file_data="data:application/pdf;base64,aGk=", filename="a.pdf"),
+        InputFile(file_data="data:text/plain;base64,aGk="), InputFile(file_id="file_1"),
+        InputAudio(input_audio=msgspec.Raw(b'{"data":""}')), InputText(" "),
+    )  # fmt: skip
+    picture, tiff, pdf, plain, stored, sound = contents(sent(ask(make_item(Message(role="user", content=parts)))))[0]
+    assert picture["source"] == {"type": "url", "url": "https://x/y.png"}
+    assert "takes no image/tiff" in tiff["text"] and "sound" in sound["text"]
+    assert pdf["title"] == "a.pdf" and pdf["source"]["media_type"] == "application/pdf"
+    assert plain["source"] == {"type": "text", "media_type": "text/plain", "data": "hi"}
+    assert stored["source"] == {"type": "file", "file_id": "file_1"}
+
+
+def test_an_answer_that_broke_off_is_not_sent_back() -> None:
+    words = made(Message(role="assistant", content="Half"), 1)
+    again = [thought(response=2), made(Message(role="assistant", content="Whole"), 2)]
+    assert contents(sent(ask(user("go"), thought(), words))) == [[{"type": "text", "text": "go"}]]
+    later = contents(sent(ask(user("go"), thought(), words, *again, user("more"))))
+    assert [one["type"] for one in later[1]] == ["thinking", "text"] and later[1][1]["text"] == "Whole"
+    partial = make_item(Message(role="assistant", content="Par", status="incomplete"))
+    assert len(sent(ask(user("go"), partial, user("more")))["messages"]) == 2
+
+
+def test_whole_calls_before_a_break_go_back_with_their_results() -> None:
+    items = [user("go"), thought(), asked_for("a"), result("a"), made(Message(role="assistant", content="Done"), 3)]
+    assert [[one["type"] for one in said] for said in contents(sent(ask(*items, user("more"))))] == [
+        ["text"],
+        ["thinking", "tool_use"],
+        ["tool_result"],
+        ["text"],
+        ["text"],
+    ]
+
+
+def test_thinking_goes_only_to_who_made_it() -> None:
+    elsewhere = thought(provider="other:other@other")
+    items = [user("go"), elsewhere, asked_for("a"), result("a")]
+    assert [one["type"] for one in contents(sent(ask(*items)))[1]] == ["tool_use"]
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_at_most_four_places_are_marked_and_one_is_what_the_last_request_ended_with(count: int) -> None:
+    calls = [asked_for(f"c{number}") for number in range(count)]
+    answers = [result(f"c{number}") for number in range(count)]
+    first = sent(ask(user("go"), instructions="Be brief."))
+    then = sent(ask(user("go"), *calls, *answers, instructions="Be brief."))
+
+    def marked(body: Json) -> list[tuple[int, int]]:
+        blocks = [
+            (m, b)
+            for m, said in enumerate(body["messages"])
+            for b, one in enumerate(said["content"])
+            if "cache_control" in one
+        ]
+        rest = [one for one in (*body["tools"], *body["system"]) if "cache_control" in one]
+        assert len(blocks) + len(rest) <= 4 and len(rest) == 2
+        return blocks
+
+    assert marked(first) == [(0, 0)] and marked(then) == [(0, 0), (2, count - 1)]
+
+
+def test_a_resumed_conversation_is_sent_as_it_was() -> None:
+    items = [user("go"), thought(), asked_for("a", arguments='{"cmd": "ls"}'), result("a", failed=True)]
+    model = wire_model("messages", Replay([]), "anthropic")
+    model.body(ask(*items[:1]))
+    whole = model.body(ask(*items))
+    stored = [read_item(item.raw, item.origin) for item in items]
+    assert wire_model("messages", Replay([]), "anthropic").body(ask(*stored)) == whole
+
+
+@pytest.mark.parametrize(
+    ("choice", "spelled"),
+    [
+        ("auto", {"type": "auto"}), ("required", {"type": "any"}), ("none", {"type": "none"}),
+        (ForcedTool("shell"), {"type": "tool", "name": "shell"}),
+    ],
+)  # fmt: skip
+def test_a_forced_call_goes_before_thinking(choice: ToolChoice, spelled: Json) -> None:
+    settings = ModelSettings(parallel_tool_calls=False, reasoning_effort="high")
+    free = {} if choice == "none" else {"disable_parallel_tool_use": True}
+    for model in ("claude-opus-4-6", "claude-opus-4-1"):
+        body = sent(ask(model=model, tool_choice=choice, settings=settings))
+        assert body["tool_choice"] == spelled | free
+        assert ("thinking" in body) is (choice in ("auto", "none"))
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "expected"),
+    [
+        ("claude-opus-4-6", None, ({"type": "adaptive", "display": "summarized"}, None, 64_000)),
+        ("claude-sonnet-5", "minimal", ({"type": "adaptive", "display": "summarized"}, "low", 64_000)),
+        ("claude-opus-4-6", "none", ({"type": "disabled"}, None, 64_000)),
+        ("claude-opus-4-1", None, (None, None, 16_384)),
+        ("claude-opus-4-1", "high", ({"type": "enabled", "budget_tokens": 16_000}, None, 32_000)),
+        ("anthropic/claude-opus-4.5", "low", ({"type": "enabled", "budget_tokens": 4_096}, None, 20_480)),
+        ("claude-3-opus", "high", (None, None, 4_096)),
+        ("kimi-k2", "low", ({"type": "enabled", "budget_tokens": 4_096}, None, 20_480)),
+        ("kimi-k2", None, (None, None, 16_384)),
+    ],
+)
+def test_how_much_a_model_thinks(model: str, effort: Any, expected: tuple[Any, ...]) -> None:
+    body = sent(ask(model=model, settings=ModelSettings(reasoning_effort=effort, temperature=0.5)))
+    assert (body.get("thinking"), body.get("output_config", {}).get("effort"), body["max_tokens"]) == expected
+    assert ("temperature" in body) is (expected[0] is None)
+
+
+def test_a_budget_needs_an_answer_that_began_with_thinking() -> None:
+    settings = ModelSettings(reasoning_effort="low")
+    for began, on in (([thought()], True), ([], False)):
+        items = [user("go"), *began, asked_for("a"), result("a")]
+        assert ("thinking" in sent(ask(*items, model="claude-opus-4-1", settings=settings))) is on
+        assert "thinking" in sent(ask(*items, user("next"), model="claude-opus-4-6", settings=settings))
+
+
+def test_tools_that_claude_knows_go_by_their_types() -> None:
+    own = JsonSchema({"type": "object", "properties": {"command": {}, "restart": {}}})
+    bash = ResponsesApiTool(name="bash", description="a shell", parameters=own)
+    other = ResponsesApiTool(
+        name="bash", description="mine", parameters=JsonSchema({"type": "object", "properties": {}})
+    )
+    assert sent(ask(tools=(bash,)))["tools"][0].items() >= {"type": "bash_20250124", "name": "bash"}.items()
+    assert "input_schema" in sent(ask(tools=(other,)))["tools"][0]
+    assert "input_schema" in sent(ask(tools=(bash,)), "messages")["tools"][0]
+
+
+def test_strict_tools_are_strict_where_the_server_knows_that() -> None:
+    strict = (function("f", strict=True),)
+    assert sent(ask(tools=strict))["tools"][0]["strict"] is True
+    assert "strict" not in sent(ask(tools=strict), "messages")["tools"][0]
+
+
+@pytest.mark.parametrize("ending", ["", "/v1", "/v1/", "/v1/messages"])
+async def test_both_forms_of_the_address_lead_to_the_same_place(ending: str) -> None:
+    answer = sse(START, *text(0, "Hi"), stop("end_turn"), END)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    async with raw_server([head + answer]) as server:
+        provider = ProviderSettings(
+            name="anthropic", base_url=server.base_url.removesuffix("/v1") + ending, env_key="KEY",
+            http_headers={"Anthropic-Beta": "mine-1"},
+        )  # fmt: skip
+        found = await outcome(
+            open_model(provider, env={"KEY": "k-1"}),
+            ask(model="claude-opus-4-1", settings=ModelSettings(reasoning_effort="low")),
+        )
+        sent_head = server.requests[0][0].lower()
+    assert found.error is None and sent_head.startswith("post /v1/messages http")
+    assert "x-api-key: k-1" in sent_head and "authorization" not in sent_head
+    assert "anthropic-version: 2023-06-01" in sent_head
+    assert "anthropic-beta: mine-1,interleaved-thinking-2025-05-14\r\n" in sent_head
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_what_a_switch_of_wires_leaves_out_is_told(wire: Any) -> None:
+    block_of_theirs = made(read_item('{"type":"message_block","message_fields":{"type":"server_tool_use"}}').view)
+    items = [user("go"), thought(), block_of_theirs, made(Message(role="assistant", content="Hi")), user("on")]
+    model = wire_model(wire, Replay([sse({"id": "x", "choices": []})]))
+    found = await outcome(model, request(*items))
+    told = [event.message for event in found.of(LeftOut)]
+    assert len(told) == 1 and "the reasoning of earlier answers, tools that the provider ran" in told[0]
+    assert b"c2ln" not in (body := model.body(request(*items))) and b"message_" not in body
+
+
+async def test_what_other_wires_left_is_told_when_this_one_goes_on() -> None:
+    native = make_item(ShellCall(call_id="s", action=ShellAction(("ls",))))
+    openly = make_item(Reasoning(content=(), summary=()))
+    found = await heard(*text(0, "Hi"), stop("end_turn"), END, asked=request(user("go"), openly, native, user("on")))
+    told = [event.message for event in found.of(LeftOut)]
+    assert len(told) == 1 and "'shell_call'" in told[0] and "the reasoning of earlier answers" in told[0]
+    assert any(isinstance(event, ItemDone) for event in found.events)
