@@ -277,6 +277,15 @@ def test_a_failure_is_marked_unless_it_shows_an_image() -> None:
     assert results[1]["content"] == [{"type": "text", "text": "no"}, image]
 
 
+def test_a_screen_is_a_function_here() -> None:
+    screen = read_item('{"type":"computer_call","call_id":"a","actions":[{"type":"screenshot"}]}')
+    shot = {"type": "computer_screenshot", "image_url": PNG}
+    output = read_item(json.dumps({"type": "computer_call_output", "call_id": "a", "output": shot}))
+    said, answered = contents(sent(ask(user("go"), screen, output)))[1:]
+    assert said[0]["name"] == "computer" and said[0]["input"]["actions"] == [{"type": "screenshot"}]
+    assert [one["type"] for one in answered[0]["content"]] == ["text", "image"]
+
+
 def test_ids_are_made_to_fit_alike_in_call_and_result() -> None:
     items = [
         user("go"),

@@ -7,7 +7,6 @@ from ferrule.protocol.items import (
     ApplyPatchCall,
     CodeInterpreterCall,
     Compaction,
-    ComputerCall,
     FileSearchCall,
     ImageGenerationCall,
     LocalShellCall,
@@ -21,7 +20,7 @@ from ferrule.protocol.items import (
 )
 
 _ELSEWHERE = (
-    ApplyPatchCall | CodeInterpreterCall | Compaction | ComputerCall | FileSearchCall | ImageGenerationCall
+    ApplyPatchCall | CodeInterpreterCall | Compaction | FileSearchCall | ImageGenerationCall
     | LocalShellCall | McpCall | ShellCall | WebSearchCall
 )  # fmt: skip
 """Items that the Messages API has no block for."""

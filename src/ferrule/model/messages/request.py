@@ -16,9 +16,11 @@ from ferrule.model.payloads import Json, json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import Sampling, sampling, schema_format
+from ferrule.model.screen_calls import as_function
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import OutputText, Refusal, text_of
 from ferrule.protocol.items import (
+    ComputerCall,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -51,7 +53,7 @@ STANDARD_TIERS = ("auto", "standard_only")
 _encode = msgspec.json.encode
 _Calls = FunctionCall | CustomToolCall | ToolSearchCall
 _Outputs = FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput | ToolSearchOutput
-_Said = _Calls | Reasoning | MessageBlock
+_Said = _Calls | ComputerCall | Reasoning | MessageBlock
 
 
 class MessagesBody:
@@ -132,7 +134,7 @@ class MessagesBody:
             start and _is_said(items[start - 1].view) and _response_of(items[start - 1]) == _response_of(items[end - 1])
         ):
             start -= 1
-        if not any(isinstance(item.view, _Calls) for item in items[start:end]):
+        if not any(isinstance(item.view, _Calls | ComputerCall) for item in items[start:end]):
             return True
         first = items[start]
         return isinstance(first.view, Reasoning) and bool(self._thinking(first, first.view))
@@ -148,10 +150,10 @@ class MessagesBody:
         end = said
         while end < len(items) and not _is_said(items[end].view):
             end += 1
-        kept = self._kept(items[start:said], is_last=end == len(items) == said)
+        kept = self._kept(_as_functions(items[start:said]), is_last=end == len(items) == said)
         calls = [item for item in kept if isinstance(item.view, _Calls)]
         blocks = [block for item in kept for block in self._blocks(item)]
-        results = [*self._results(calls, items[said:end]), *self._heard(items[said:end])]
+        results = [*self._results(calls, _as_functions(items[said:end])), *self._heard(items[said:end])]
         encoded = [_message("assistant", blocks)] if blocks else []
         if blocks and not results and end == len(items) and not _is_paused(kept):
             results = [text_block(GO_ON)]
@@ -286,6 +288,15 @@ def _choice(choice: object, parallel: bool | None) -> dict[str, object]:
 
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def _as_functions(items: Sequence[ResponseItem]) -> list[ResponseItem]:
+    """Return items with the calls of a screen, and their outputs, as those of a function."""
+    views = [as_function(item.view) for item in items]
+    return [
+        item if view is item.view else ResponseItem(item.raw, view, item.origin)
+        for item, view in zip(items, views, strict=True)
+    ]
 
 
 def _is_said(view: ItemView) -> bool:
