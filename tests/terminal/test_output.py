@@ -15,8 +15,15 @@ import pytest
 from ferrule.doors.terminal.app import TerminalApp
 from ferrule.doors.terminal.driver import MOST_FRAMES, MOST_WAITING, Outlet
 from ferrule.doors.terminal.images import APC, KEPT, LONGEST_IMAGE, Pictures, can_place
-from ferrule.protocol.content import InputImage
-from ferrule.protocol.events import ItemCompleted, ItemStarted, ViewImage
+from ferrule.protocol.content import InputImage, InputText
+from ferrule.protocol.events import (
+    FileChange,
+    ItemCompleted,
+    ItemStarted,
+    PatchApplyBegin,
+    PatchApplyEnd,
+    ViewImage,
+)
 from ferrule.protocol.payload import ToolOutput
 from ferrule.session.talk import Opening
 from ferrule.testing import ScriptedModel, function_call
@@ -111,6 +118,27 @@ def test_an_image_that_a_call_looks_at_is_shown_below_its_name() -> None:
     at = lines.index("image /p.png")
     assert [line.count(PLACEHOLDER) for line in lines[at : at + 7]] == [0, 10, 10, 10, 10, 10]
     assert PLACEHOLDER not in told.text(9), "cells that are too narrow show the line"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_a_tool_writes_is_shown_below_its_call_and_ends_with_it(ended: bool) -> None:
+    told = Told(Pictures(lambda sequence: None).place)
+    item = call("image_generation", {"prompt": "a red wall"})
+    changes = (FileChange(kind="add", path="a-red-wall.png"),)
+    told.hear(ItemStarted(item=item), PatchApplyBegin(call_id="c", changes=changes, cwd="/w"))
+    assert told.text(80).count("… 0 s") == 2
+    if not ended:
+        told.conversation.abort()
+        assert told.text(80).count("✗ interrupted") == 2
+        return
+    output = ToolOutput((InputText("The image is in a-red-wall.png."), InputImage(png(80, 80))))
+    looks = ViewImage(call_id="c", path="/w/a-red-wall.png")
+    told.hear(PatchApplyEnd(call_id="c", success=True), looks, ItemCompleted(item=item, output=output))
+    assert [line for line in told.text(80).split("\n") if line and PLACEHOLDER not in line] == [
+        'image_generation(prompt="a red wall")', "  The image is in a-red-wall.png.", "  ✓ done",
+        "edit a-red-wall.png", "  add a-red-wall.png +0 -0", "  ✓ done", "image /w/a-red-wall.png",
+    ]  # fmt: skip
+    assert told.text(80).count(PLACEHOLDER) == 50
 
 
 def drain(descriptor: int, into: bytearray, size: int = -1) -> None:

@@ -95,6 +95,8 @@ class Conversation:
         """The images that calls look at, until their answers bring them."""
         self._calls: dict[str, Call] = {}
         """The calls that run, and the commands that outlive theirs."""
+        self._edits: dict[str, PatchCell] = {}
+        """What calls of other tools write, below those calls."""
         self._commands: dict[str, Call] = {}
         self._arriving: dict[str, str] = {}
         """How the arguments of calls begin that are not known yet."""
@@ -174,8 +176,7 @@ class Conversation:
                 PatchApplyBegin(call_id=call_id, changes=changes)
                 | ExecApproval(call_id=call_id, changes=changes, agent_id="")
             ) if changes:
-                cell = self._calls.get(call_id)
-                patch = cell if isinstance(cell, PatchCell) else self._patch(call_id)
+                patch = self._patch(call_id)
                 patch.change(changes)
                 self._touch(patch)
             case McpToolCallProgress(call_id=call_id, message=message) if call_id in self._calls:
@@ -280,11 +281,17 @@ class Conversation:
             self._changed(patch)
 
     def _patch(self, call_id: str) -> PatchCell:
-        cell = self._calls.get(call_id)
-        if not isinstance(cell, PatchCell):
-            cell = PatchCell()
+        known = self._calls.get(call_id)
+        if isinstance(known, PatchCell):
+            return known
+        if call_id in self._edits:
+            return self._edits[call_id]
+        cell = PatchCell()
+        if known is None:
             self._calls[call_id] = cell
-            self._put(cell)
+        else:
+            self._edits[call_id] = cell
+        self._put(cell)
         return cell
 
     def _start(self, item: ResponseItem) -> None:
@@ -317,13 +324,15 @@ class Conversation:
         call_id = called_id(item.view) or ""
         if isinstance(body := output.shown, tuple):
             self._show_images(body, "of a tool", self._looked.pop(call_id, None))
-        cell = self._calls.pop(call_id, None)
+        cell, edit = self._calls.pop(call_id, None), self._edits.pop(call_id, None)
+        failed = output.success is False
+        if edit is not None:
+            self._end_call(edit, failed, "failed" if failed else "done")
         if cell is None:
             self._complete(item)
             return
         if cell in self._commands.values() or cell.verdict is not None:
             return  # the command says the rest when it ends
-        failed = output.success is False
         if failed or not isinstance(cell, PatchCell):
             cell.output.replace(output.text)
         if output.ends_turn:
@@ -387,10 +396,11 @@ class Conversation:
     def abort(self) -> None:
         """End what was under way: the turn was interrupted."""
         self._end_text()
-        for cell in self._calls.values():
+        for cell in (*self._calls.values(), *self._edits.values()):
             if cell.verdict is None and cell not in self._commands.values():
                 self._end_call(cell, True, "interrupted")
         self._calls.clear()
+        self._edits.clear()
         self._arriving.clear()
 
 

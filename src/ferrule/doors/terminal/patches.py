@@ -109,6 +109,7 @@ class PatchCell(Call):
     def change(self, changes: Sequence[FileChange]) -> None:
         """Take what will be written."""
         self._changes = [(change, list(diff_lines(change.unified_diff))) for change in changes]
+        self.files = self.files or [change.path for change in changes]
         self._arriving = ""
         self.forget()
 
