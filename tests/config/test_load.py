@@ -402,6 +402,12 @@ def test_a_list_never_becomes_the_whole_network(home: Home) -> None:
     assert home.load("sandbox_workspace_write.network_access=true").settings.sandbox_policy == DangerFullAccess()
 
 
+def test_images_are_made_here_or_by_the_provider(home: Home) -> None:
+    home.user('hosted_tools = ["image_generation"]\n[image_generation]\nbase_url = "http://localhost:1/v1"')
+    with pytest.raises(UsageError, match="out of hosted_tools"):
+        home.load()
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_said_with_file_and_key(home: Home, case: str) -> None:
     text, words = WRONG[case]

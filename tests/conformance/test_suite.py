@@ -26,6 +26,9 @@ Json = dict[str, Any]
 
 HITS = '{"results": [{"url": "https://a.example/", "title": "A", "content": "words"}]}'
 PROGRAM = json.dumps(["/bin/sh", "-c", f"cat > /dev/null; echo '{HITS}'"])
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+DRAW = json.dumps(["/bin/sh", "-c", f"cat > /dev/null; echo {PNG} | base64 -d > output.png"])
+IMAGES = ("-c", f"image_generation.command={DRAW}")
 SEARCH = ("-c", "web_search.backend=command", "-c", f"web_search.command={PROGRAM}")
 
 
@@ -34,7 +37,7 @@ def gateway(folder: Path, wire: str = "chat") -> Iterator[Served]:
     """A gateway over the suite's own scripted model."""
     with scripted_model() as model, remote() as tools:
         hosts = ", ".join(f'"{name}" = "{address}"' for name, address in tools.hosts.items())
-        more = ("-c", f"gateway.network.hosts={{{hosts}}}", *SEARCH)
+        more = ("-c", f"gateway.network.hosts={{{hosts}}}", *SEARCH, *IMAGES)
         with serving(new_place(folder), model.base_url, *more, wire=wire) as running:
             yield running
 

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from ferrule.image_generation.maker import ImageMaker
 from ferrule.image_generation.opening import open_maker
 from ferrule.protocol.image_settings import ImageGenerationSettings
 from ferrule.sandbox.alone import confined_to_a_folder
-from tests.image_generation.painter import drawn
+from tests.image_generation.painter import colour_at, drawn
 
 PROGRAM = str(Path(__file__).with_name("program.py"))
 
@@ -30,25 +31,33 @@ async def test_a_program_reads_json_and_writes_a_file(tmp_path: Path) -> None:
     maker = program(tmp_path)
     made = await maker.make(ImageRequest(prompt="x", model="m", quality="low", output_format="webp"))
     assert (made.picture.size, made.picture.format) == ("30x40", "webp")
-    source, mask = drawn("red", "20x10"), drawn("black", "20x10")
+    source, mask = drawn("red", "20x10"), drawn("white", "20x5")
     edited = await maker.make(ImageRequest(prompt="x", image=source, mask=mask, partial_images=3))
     assert edited.picture.size == "10x20"
+    assert [colour_at(edited.picture.data, x, 3) for x in (1, 8)] == [(0, 0, 0), (255, 0, 0)]
     assert not [name for name in os.listdir("/tmp") if name.startswith("ferrule-image-")]
 
 
-async def test_a_program_that_makes_no_image_is_told_in_one_sentence(tmp_path: Path) -> None:
-    maker = program(tmp_path)
-    for prompt, words in (
-        ("fail", "ended with the code 1."),
-        ("nothing", "wrote no image."),
-        ("words", "cannot be used: it is no PNG"),
-        ("link", "leads out of"),
-        ("pipe", "is a named pipe, not a file"),
-    ):
-        with pytest.raises(ImageFailed, match=words):
-            await maker.make(ImageRequest(prompt=prompt))
-    with pytest.raises(ImageFailed, match=r"did not end within 0.2 seconds"):
-        await program(tmp_path, 0.2).make(ImageRequest(prompt="slow"))
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("exit 1", "ended with the code 1."),
+        ("kill -9 $$", "ended with the code 137."),
+        ("true", "wrote no image."),
+        ("echo words > output.png", "cannot be used: it is no PNG"),
+        ("ln -s /etc/passwd output.png", "leads out of"),
+        ("mkfifo output.png", "is a named pipe, not a file"),
+        ("mkdir output.png", "is a folder, not a file"),
+        ("cat > /dev/null; sleep 60", "did not end within 0.2 seconds"),
+    ],
+)
+async def test_a_program_that_makes_no_image_is_told_in_one_sentence(tmp_path: Path, script: str, words: str) -> None:
+    maker = program(tmp_path, 0.2 if "sleep" in script else 30.0, "/bin/sh", "-c", script)
+    with pytest.raises(ImageFailed, match=words):
+        await maker.make(ImageRequest(prompt="x"))
+
+
+async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ImageFailed, match="is not installed"):
         await program(tmp_path, 1, "no-such-program").make(ImageRequest(prompt="x"))
     with pytest.raises(ImageFailed, match=r"cannot be started|the code 12[67]"):
@@ -63,3 +72,9 @@ async def test_a_program_is_confined_to_its_folder(tmp_path: Path, caplog: pytes
     tried = json.loads(re.findall(r"{.*}", caplog.text)[-1])
     assert tried["write"] != "done" and tried["network"] != "done"
     assert not (tmp_path / "left.txt").exists()
+
+
+async def test_without_a_place_for_its_files_there_is_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(ImageFailed, match="has no folder to work in"):
+        await program(tmp_path).make(ImageRequest(prompt="x"))

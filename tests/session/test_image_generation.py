@@ -21,6 +21,8 @@ from tests.image_generation.conftest import paints, server  # noqa: F401 - fixtu
 from tests.image_generation.painter import Painter, Reply, colour_at, drawn, in_json
 from tests.image_generation.test_command import PROGRAM
 
+NAMES = ("a-red-wall-as-an-oil-painting.png", "a-red-wall-as-an-oil-painting-2.png")
+
 
 def settings(
     folder: Path, model: ScriptedModel, table: ImageGenerationSettings | None, *, wire: Wire = "chat", **more: Any
@@ -54,18 +56,20 @@ async def test_an_image_becomes_a_file_and_is_shown(tmp_path: Path, paints: Pain
         chosen = settings(tmp_path, model, of(paints, model="flux"), wire=wire)
         async with await open_session(chosen, callbacks(events.append, None, None)) as session:
             await session.run("draw")
+            made = [Path(tmp_path, "work", name).read_bytes() for name in NAMES]
+            undone = await session.undo()
         assert "image_generation" in model.requests[0].tool_names
         outputs = model.last_request.outputs
-    names = ["a-red-wall-as-an-oil-painting-2.png", "a-red-wall-as-an-oil-painting.png"]
-    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == names
-    assert colour_at(Path(tmp_path, "work", names[0]).read_bytes(), 1, 1) == (255, 0, 0)
-    assert outputs[1].text.startswith(f"The image is in {names[0]} (PNG, 64x48 pixels).")
+    assert [colour_at(image, 1, 1) for image in made] == [(255, 0, 0)] * 2
+    assert undone is not None and list((tmp_path / "work").iterdir()) == []
+    told = [f"The image is in {name} (PNG, 64x48 pixels)." for name in NAMES]
+    assert [output.text[: len(said)] for output, said in zip(outputs, told, strict=True)] == told
     assert [asked.fields["model"] for asked in paints.asked] == ["flux", "flux"]
     looked = [event.path for event in events if isinstance(event, ViewImage)]
-    assert looked == [str(tmp_path / "work" / name) for name in reversed(names)]
+    assert looked == [str(tmp_path / "work" / name) for name in NAMES]
     assert [event.success for event in events if isinstance(event, PatchApplyEnd)] == [True, True]
     diff = [event.unified_diff for event in events if isinstance(event, TurnDiff)][-1]
-    assert f"Binary files /dev/null and b/{names[0]} differ" in diff
+    assert f"Binary files /dev/null and b/{NAMES[0]} differ" in diff
     shown = [event.output for event in events if isinstance(event, ItemCompleted) and event.output is not None]
     body = shown[0].body
     assert isinstance(body, tuple)

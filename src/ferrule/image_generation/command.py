@@ -61,16 +61,22 @@ class CommandBackend:
     async def make(self, request: ImageRequest, partial: PartialTaker) -> Sent:
         """See `ImageBackend`. There are no images on the way."""
         async with self._turn:
-            folder = os.path.realpath(await asyncio.to_thread(tempfile.mkdtemp, prefix="ferrule-image-"))
             try:
-                asked = await asyncio.to_thread(_prepared, request, folder)
-                await self._run(asked, folder)
-                return Sent(data=await asyncio.to_thread(self._result, folder, _output(request)))
-            finally:
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                return await self._made(request)
+            except OSError as error:
+                raise self._failed("has no folder to work in", error) from error
 
     async def aclose(self) -> None:
         """Do nothing: each image has a process of its own."""
+
+    async def _made(self, request: ImageRequest) -> Sent:
+        folder = os.path.realpath(await asyncio.to_thread(tempfile.mkdtemp, prefix="ferrule-image-"))
+        try:
+            asked = await asyncio.to_thread(_prepared, request, folder)
+            await self._run(asked, folder)
+            return Sent(data=await asyncio.to_thread(self._result, folder, _output(request)))
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _run(self, asked: bytes, folder: str) -> None:
         name = os.path.expanduser(self._argv[0])
