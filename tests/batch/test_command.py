@@ -240,6 +240,15 @@ async def test_nothing_is_left_beside_a_file_that_is_no_batchs(tmp_path: Path) -
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("notes.jsonl", '{"note": 1}\n')]
 
 
+async def test_a_folder_of_others_in_the_place_of_the_workspaces_stays(tmp_path: Path) -> None:
+    mine = tmp_path / "out.jsonl.work/owners/me"
+    mine.mkdir(parents=True)
+    runs = batch.run([{"id": 1, "prompt": "x"}], out=tmp_path / "out.jsonl", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(UsageError, match=r"workspaces cannot be kept in .*out.jsonl.work: other files are there"):
+        await anext(aiter(runs))
+    assert mine.exists()
+
+
 def test_what_cannot_be_is_said_in_a_line(place: Place) -> None:
     server = ("--base-url", "http://127.0.0.1:9/v1")
     tasks = place.cwd / "tasks.jsonl"

@@ -4,11 +4,15 @@ import glob
 import os
 import signal
 import socket
-from contextlib import suppress
+import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ferrule.batch.ray_crew import _connected
+from ferrule.protocol.errors import UsageError
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import Simple
@@ -42,6 +46,25 @@ def test_a_cluster_that_is_not_there_is_told(place: Place) -> None:
         done = place.run(*arguments(place, model, "--ray", address))
     assert done.code == 2
     assert f"--ray {address}: no cluster answers there (Connection refused)" in done.err
+
+
+@pytest.mark.parametrize(("is_left", "starts"), [(False, 3), (True, 1)])
+def test_a_cluster_is_not_started_again_for_a_batch_that_was_ended(
+    is_left: bool, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def init(address: str, **options: object) -> None:
+        started.append(address)
+        raise RuntimeError("it took too long")
+
+    ray = SimpleNamespace(
+        is_initialized=lambda: False, init=init, shutdown=lambda: None
+    )  # it fails at a busy hour only
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with ExitStack() as ends, pytest.raises(UsageError, match="--ray local: it took too long"):
+        _connected("local", ends.callback, lambda: is_left)
+    assert len(started) == starts
 
 
 @pytest.mark.timeout(300)

@@ -118,6 +118,16 @@ async def test_the_scratch_folder_is_no_part_of_a_folder_that_it_lies_in(source:
         assert sorted(os.listdir(one.path)) == ["a", "inner"]
 
 
+async def test_a_folder_with_files_of_others_is_no_scratch_folder(tmp_path: Path) -> None:
+    mine = tmp_path / "owners/me"
+    mine.mkdir(parents=True)
+    with pytest.raises(WorkspaceError, match="other files are there; name a new or an empty folder"):
+        async with Workspaces.open(tmp_path):
+            pass
+    assert os.listdir(tmp_path) == ["owners"]
+    assert mine.exists()
+
+
 async def test_a_scratch_folder_in_a_repository_ignores_nothing_by_its_rules(tmp_path: Path) -> None:
     around = new_repository(tmp_path / "around", {".gitignore": b"*\n"})
     async with Workspaces.open(around / "scratch") as workspaces, workspaces.enter(Empty()) as one:

@@ -6,6 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from ferrule.protocol.errors import UsageError
 from ferrule.workspaces import WorkspaceError, Workspaces
 
 
@@ -15,11 +16,19 @@ def folder_apart(name: str | os.PathLike[str]) -> Path:
     return caches / "ferrule" / "batch" / hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
 
 
-async def clear(scratch: str | os.PathLike[str]) -> None:
-    """Remove the workspaces that killed workers have left there, and the folder if nobody has it open."""
-    with suppress(WorkspaceError):
+async def try_place(scratch: str | os.PathLike[str]) -> None:
+    """Raise `UsageError` if no workspaces can be kept there."""
+    try:
         async with Workspaces.open(Path(scratch)):
             pass
+    except WorkspaceError as error:
+        raise UsageError(str(error)) from error
+
+
+async def clear(scratch: str | os.PathLike[str]) -> None:
+    """Remove the workspaces that killed workers have left there, and the folder if nobody has it open."""
+    with suppress(UsageError):
+        await try_place(scratch)
 
 
 def remove_rollouts(folder: str | os.PathLike[str]) -> None:

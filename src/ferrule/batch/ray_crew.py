@@ -7,6 +7,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
@@ -57,11 +58,12 @@ class RayCrew:
     @asynccontextmanager
     async def open(cls, setup: Setup, address: str) -> AsyncIterator["RayCrew"]:
         """Connect to the cluster at `address`: `local`, `auto`, HOST:PORT or `ray://HOST:PORT`. Raises `UsageError`."""
-        loop, ends = asyncio.get_running_loop(), ExitStack()
+        loop, ends, over = asyncio.get_running_loop(), ExitStack(), threading.Event()
         with ThreadPoolExecutor(1, "ray") as thread:  # a local cluster ends with the thread that has started it
             try:
-                yield cls(setup, await loop.run_in_executor(thread, _connected, address, ends.callback))
+                yield cls(setup, await loop.run_in_executor(thread, _connected, address, ends.callback, over.is_set))
             finally:
+                over.set()
                 await loop.run_in_executor(thread, ends.close)
 
     async def start(self, lanes: int) -> int:
@@ -136,8 +138,9 @@ def _variables(setup: Setup) -> Mapping[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _connected(address: str, at_end: Callable[..., object]) -> Any:
-    """Connect to a cluster; return the module `ray`. What undoes it is given to `at_end`. Blocking."""
+def _connected(address: str, at_end: Callable[..., object], is_left: Callable[[], bool]) -> Any:
+    """Connect to a cluster; return the module `ray`. What undoes it is given to `at_end`. Once `is_left`, nobody waits
+    for it any more. Blocking."""
     _reach(address)
     try:
         import ray
@@ -157,7 +160,7 @@ def _connected(address: str, at_end: Callable[..., object]) -> Any:
         try:
             ray.init(log_to_driver=False, configure_logging=False, logging_level=logging.ERROR, **options)
         except Exception as error:
-            if not left:
+            if not left or is_left():
                 raise UsageError(f"--ray {address}: {_told(error)}") from error
             ray.shutdown()
         else:

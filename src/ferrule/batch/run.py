@@ -13,7 +13,7 @@ import msgspec
 from ferrule.batch.crew import Crew, LocalCrew
 from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
 from ferrule.batch.messages import Setup
-from ferrule.batch.places import clear, folder_apart
+from ferrule.batch.places import clear, folder_apart, try_place
 from ferrule.batch.results import ResultsFile, unfinished
 from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, has_image, read_task
 from ferrule.config import project_root
@@ -135,6 +135,7 @@ class Batch:
             async with RayCrew.open(setup, self._ray) as crew:
                 yield crew
             return
+        await try_place(setup.scratch)
         try:
             yield LocalCrew(setup, self._results.descriptor)
         finally:

@@ -44,6 +44,7 @@ class Scratch:
     def open(self) -> None:
         """Make it; remove what the dead have left. Blocking. Raises `WorkspaceError`."""
         try:
+            self._must_be_ours()
             with self._door():
                 if not self._sweep():
                     _remove(self.bases)
@@ -53,6 +54,15 @@ class Scratch:
                 try_lock(self._lock)
         except OSError as error:
             raise WorkspaceError(f"workspaces cannot be kept in {self.folder}: {error.strerror}") from error
+
+    def _must_be_ours(self) -> None:
+        """Raise `WorkspaceError` for a folder that somebody else uses: what is called as ours would be removed."""
+        with suppress(FileNotFoundError):
+            if (names := os.listdir(self.folder)) and DOOR not in names:
+                text = (
+                    f"workspaces cannot be kept in {self.folder}: other files are there; name a new or an empty folder"
+                )
+                raise WorkspaceError(text)
 
     @property
     def bases(self) -> Path:
