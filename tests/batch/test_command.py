@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from ferrule import batch
+from ferrule.batch.places import folder_apart
 from ferrule.protocol.errors import UsageError
 from ferrule.testing import ScriptedModel, function_call, http_error, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import Simple
+from ferrule.workspaces import Workspaces
 from tests.cli.command import Place, wait_until
 from tests.cli.places import cold_place, forker, place
 
@@ -238,6 +240,27 @@ async def test_nothing_is_left_beside_a_file_that_is_no_batchs(tmp_path: Path) -
     with pytest.raises(UsageError, match="is no result of a batch"):
         await anext(aiter(batch.run([{"id": 1, "prompt": "x"}], out=out, base_url="http://127.0.0.1:9/v1")))
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("notes.jsonl", '{"note": 1}\n')]
+
+
+async def test_what_a_killed_cluster_left_on_this_machine_goes_with_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    node = folder_apart(tmp_path / "out.jsonl.work")
+    for name in ("work/owners/dead/1/place", "rollouts-dead"):
+        (node / name).mkdir(parents=True)
+    (node / "work/door").touch()
+    (node / "rollouts-dead/1.jsonl").touch()
+
+    async def run() -> None:
+        server = "http://127.0.0.1:9/v1"
+        assert [one async for one in batch.run([], out=tmp_path / "out.jsonl", base_url=server)] == []
+
+    async with Workspaces.open(node / "work"):
+        await run()
+        assert os.listdir(node / "rollouts-dead") == ["1.jsonl"]  # of one that lives, for all we know
+    await run()
+    assert not node.exists()
 
 
 async def test_a_folder_of_others_in_the_place_of_the_workspaces_stays(tmp_path: Path) -> None:

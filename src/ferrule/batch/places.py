@@ -1,5 +1,6 @@
 """Where a batch has its workspaces, and how they go."""
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -8,6 +9,9 @@ from pathlib import Path
 
 from ferrule.protocol.errors import UsageError
 from ferrule.workspaces import WorkspaceError, Workspaces
+
+WORK, ROLLOUTS = "work", "rollouts-"
+"""In the caches of a cluster's node: the workspaces, and before a random name a worker's rollouts."""
 
 
 def folder_apart(name: str | os.PathLike[str]) -> Path:
@@ -29,6 +33,18 @@ async def clear(scratch: str | os.PathLike[str]) -> None:
     """Remove the workspaces that killed workers have left there, and the folder if nobody has it open."""
     with suppress(UsageError):
         await try_place(scratch)
+
+
+async def clear_node(scratch: str | os.PathLike[str]) -> None:
+    """Remove what killed workers of a cluster have left on this machine, of the batch that has its workspaces in
+    `scratch`. While one of them lives, its files stay, and so do the rollouts of all."""
+    place = folder_apart(scratch)
+    if not place.exists():
+        return
+    await clear(place / WORK)
+    if not (place / WORK).exists():
+        for folder in place.glob(f"{ROLLOUTS}*"):
+            await asyncio.to_thread(remove_rollouts, folder)
 
 
 def remove_rollouts(folder: str | os.PathLike[str]) -> None:

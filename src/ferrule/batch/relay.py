@@ -11,7 +11,7 @@ import msgspec
 
 from ferrule.batch.crew import Event, LocalCrew, waiting
 from ferrule.batch.messages import Message, Setup
-from ferrule.batch.places import clear, folder_apart, remove_rollouts
+from ferrule.batch.places import ROLLOUTS, WORK, clear, clear_node, folder_apart, remove_rollouts
 
 _WORKER = 1
 """The number of the first worker of a crew."""
@@ -23,8 +23,9 @@ class Relay:
     def __init__(self, setup: Setup, variables: Mapping[str, str]) -> None:
         """`variables` are those of the environment that the model needs."""
         os.environ.update(variables)
-        place = folder_apart(setup.scratch)
-        self._scratch, self._rollouts = place / "work", place / f"rollouts-{secrets.token_hex(4)}"
+        self._batch = setup.scratch
+        place = folder_apart(self._batch)
+        self._scratch, self._rollouts = place / WORK, place / f"{ROLLOUTS}{secrets.token_hex(4)}"
         setup = msgspec.structs.replace(
             setup, scratch=str(self._scratch), rollouts=str(self._rollouts), sends_rollouts=True
         )
@@ -32,6 +33,7 @@ class Relay:
 
     async def start(self, lanes: int) -> None:
         """Start the worker. Raises `FerruleError`."""
+        await clear_node(self._batch)
         self._rollouts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._crew.start(lanes)
 

@@ -13,7 +13,7 @@ import msgspec
 from ferrule.batch.crew import Crew, LocalCrew
 from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
 from ferrule.batch.messages import Setup
-from ferrule.batch.places import clear, folder_apart, try_place
+from ferrule.batch.places import clear, clear_node, folder_apart, try_place
 from ferrule.batch.results import ResultsFile, unfinished
 from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, has_image, read_task
 from ferrule.config import project_root
@@ -126,6 +126,7 @@ class Batch:
                 await asyncio.wait([running])
         if self._queue.is_empty():
             self._queue.remove()
+            await clear_node(scratch)
 
     @asynccontextmanager
     async def _crew(self, setup: Setup) -> AsyncIterator[Crew]:
