@@ -156,8 +156,9 @@ def memory_of(containers: Sequence[Container]) -> float:
 def descendants(pid: int) -> Iterator[int]:
     """A process, and all below it."""
     yield pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        yield from descendants(int(child))
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from descendants(int(child))
 
 
 def proportional(pid: int) -> int:

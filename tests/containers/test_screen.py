@@ -1,15 +1,18 @@
 """A screen: a real browser in a container, with pages of a server on loopback."""
 
 import asyncio
+import base64
 import os
 import signal
 import struct
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from ferrule import Computer
 from ferrule.containers.screen import (
     BadAction,
     BadAddress,
@@ -20,6 +23,7 @@ from ferrule.containers.screen import (
 from ferrule.containers.screen import browser as browser_module
 from ferrule.containers.screen import screen as screen_module
 from ferrule.protocol.computer_settings import ComputerSettings
+from ferrule.protocol.errors import UsageError
 from tests.containers.leftovers import ours
 from tests.containers.screens import require_screen
 from tests.containers.sites import NAME, STYLE, Site, place_of
@@ -280,3 +284,58 @@ async def test_crashes(screen: Screen, site: Site) -> None:
     restarted = "The browser had ended and was started again: the page was loaded anew, what was typed is gone."
     assert await killed(screen, "--remote-debugging-pipe") == (restarted,)
     assert screen.current_url == page
+
+
+KILLED = """
+import asyncio
+import base64
+from ferrule import Computer
+
+async def main():
+    async with Computer() as computer:
+        print(computer.screen.container.holder_pid, flush=True)
+        await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+async def test_nothing_is_left_after_sigkill(kept: Screen) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    holder = int(await process.stdout.readline())
+    started = ours(Path("/nowhere"), {holder})
+    assert sum(pid in running("--type=") for pid in started) >= 4
+    process.kill()
+    await process.wait()
+    await until(lambda: not any(map(alive, [holder, *started])), seconds=4)
+
+
+async def test_a_computer_of_the_agents_sdk(kept: Screen, site: Site) -> None:
+    from agents import AsyncComputer
+
+    with pytest.raises(UsageError, match="start_url"):
+        Computer(start_url="file:///etc/passwd")
+    with pytest.raises(UsageError, match="display_width"):
+        Computer(display_width=10)
+    with pytest.raises(UsageError, match="is an address"):
+        Computer(allowed_domains=["127.0.0.1"])
+    computer = Computer(display_width=800, display_height=600, allowed_domains=[NAME], hosts=site.hosts)
+    assert isinstance(computer, AsyncComputer)
+    assert (computer.environment, computer.dimensions) == ("browser", (800, 600))
+    await computer.screen.aclose()
+    computer.screen = kept  # one browser is enough
+    await computer.open_url(site.url("/listener"))
+    site.said.clear()
+    await computer.keypress(["CTRL", "A"])
+    await computer.type("a")
+    await computer.scroll(500, 500, 0, 120)
+    await computer.double_click(600, 600, keys=["SHIFT"])
+    await computer.click(600, 600, "right")
+    await computer.drag([(25, 325), (350, 350)])
+    await computer.move(320, 320)
+    await computer.keypress(["HYPER"])
+    assert [notice[:23] for notice in computer.notices()] == ["There is no key 'HYPER'"]
+    expected = ["C-Control", "C-a", "a", "wheel 0 120", "S-Shift", "double S", "menu", "carried", "over"]
+    await until(lambda: sorted(site.said) == sorted(expected))
+    assert base64.b64decode(await computer.screenshot()).startswith(b"\x89PNG")

@@ -17,7 +17,9 @@ def checked(settings: ComputerSettings) -> ComputerSettings:
         if settings.start_url is not None:
             read_address(settings.start_url)
         return msgspec.convert(msgspec.to_builtins(settings), ComputerSettings)
-    except (msgspec.ValidationError, BadAddress) as error:
+    except BadAddress as error:
+        raise UsageError(f"start_url: {error}") from error
+    except msgspec.ValidationError as error:
         raise UsageError(f"the screen cannot be as it is asked for: {error}") from error
 
 
