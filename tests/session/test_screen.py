@@ -11,10 +11,11 @@ import pytest
 
 from ferrule import Agent, Toolset
 from ferrule.builtin import BUILTINS
+from ferrule.history.compaction import shortened
 from ferrule.images import read_header
 from ferrule.model.profiles import load_profiles
 from ferrule.protocol.computer_settings import ComputerSettings
-from ferrule.protocol.events import Event, ExecApproval, ItemCompleted
+from ferrule.protocol.events import Event, ExecApproval, ItemCompleted, WarningEvent
 from ferrule.protocol.items import ComputerCallOutput, make_item
 from ferrule.protocol.payload import NO_SCREENSHOT, ToolOutput
 from ferrule.protocol.permissions import WorkspaceWrite
@@ -23,7 +24,7 @@ from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded
 from ferrule.session.sources import expand_profile
-from ferrule.testing import ScriptedModel
+from ferrule.testing import ScriptedModel, http_error
 from ferrule.tools.events import ToolEvent
 from tests.builtin.states import conversation
 from tests.containers.screens import require_screen
@@ -258,6 +259,38 @@ async def test_nobody_to_confirm_is_a_no(site: Site, tmp_path: Path, policy: str
     assert "acknowledged_safety_checks" not in outputs(server)["one"] and words in words_after(server, "one")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Tool 'computer' is not supported with gpt-4.1.",
+        "Invalid value: 'computer'. Supported values are: 'function', 'web_search'.",
+    ],
+)
+async def test_where_the_server_refuses_the_item_the_function_is_told_of(
+    site: Site, tmp_path: Path, words: str
+) -> None:
+    warned: list[str] = []
+
+    def see(event: Event | ToolEvent) -> None:
+        if isinstance(event, WarningEvent):
+            warned.append(event.message)
+
+    given = json.dumps({"actions": [{"type": "wait"}]})
+    with ScriptedModel() as server:
+        server.add(http_error(400, words, code="unsupported_value"))
+        server.add(items(function_call("one", "computer", given)), items(said("Not here.")))
+        settings = {"browser": str(tmp_path / "no-browser")}
+        made = agent(server, "responses", site, tmp_path, settings=settings, on_event=see)
+        assert (await made.run("go")).text == "Not here."
+        told = [body_of(server, number)["tools"] for number in range(3)]
+        names = [[tool.get("name", tool["type"]) for tool in tools] for tools in told]
+        kinds = [[tool["type"] for tool in tools] for tools in told]
+    assert kinds == [["computer", "function"], *[["function", "function"]] * 2]
+    assert names == [["computer", "open_url"]] * 3
+    assert outputs(server)["one"]["output"].startswith("The screen cannot be used")
+    assert [text for text in warned if "native form of the screen" in text]
+
+
 def test_the_form_of_the_screen_is_the_models() -> None:
     profiles = load_profiles()
     state = conversation(Path.cwd(), profile=profiles.model("gpt-5.5"))
@@ -308,3 +341,4 @@ def test_old_pictures_of_the_screen_give_way() -> None:
     assert whole == taken[-len(whole) :] and sum(len(item.raw) for item in kept) < MAX_IMAGE_BYTES + 40 * 300
     assert NO_SCREENSHOT.encode() in kept[0].raw and b'"call_id":"0"' in kept[0].raw
     assert bounded(kept) is kept
+    assert len(shortened(taken[0], 100).raw) < 300

@@ -133,9 +133,13 @@ class Builtin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Return the spec that the model sees. Imports nothing heavy."""
         if self.name in SCREENS and state.profile.computer == "function":
             return self.function(state)
+        if isinstance(self.native, ComputerTool):
+            return ComputerTool(function=self.function(state))
         if isinstance(self.native, ComputerUsePreview):
             width, height = state.computer.display_width, state.computer.display_height
-            return msgspec.structs.replace(self.native, display_width=width, display_height=height)
+            return msgspec.structs.replace(
+                self.native, display_width=width, display_height=height, function=self.function(state)
+            )
         if self.native is not None:
             return self.native
         if self.freeform is not None and state.profile.apply_patch == "freeform":

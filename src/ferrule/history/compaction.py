@@ -15,6 +15,7 @@ from ferrule.history.tokens import estimate, estimate_all
 from ferrule.protocol.content import ContentPart, InputImage, InputText, text_of
 from ferrule.protocol.items import (
     ApplyPatchCallOutput,
+    ComputerCallOutput,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -31,6 +32,7 @@ from ferrule.protocol.items import (
     make_item,
 )
 from ferrule.protocol.json_text import encodable
+from ferrule.protocol.payload import BLANK_SCREEN
 from ferrule.protocol.truncation import OutputBudget, truncate_text
 
 SHORTEST_OUTPUT = 200
@@ -173,6 +175,8 @@ def shortened(item: ResponseItem, tokens: int) -> ResponseItem:
         return make_item(msgspec.structs.replace(view, content=_cut_content(view.content, budget)))
     if isinstance(view, FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput):
         return make_item(msgspec.structs.replace(view, output=_cut_content(view.output, budget)))
+    if isinstance(view, ComputerCallOutput):
+        return make_item(msgspec.structs.replace(view, output=BLANK_SCREEN))
     if isinstance(view, LocalShellCallOutput):
         return make_item(msgspec.structs.replace(view, output=truncate_text(view.output, budget)))
     if isinstance(view, ApplyPatchCallOutput) and view.output is not None:

@@ -10,11 +10,14 @@ import msgspec
 from ferrule.model.names import Callee, CallNames
 from ferrule.model.profiles import ProviderProfile
 from ferrule.model.recipient import Omissions
+from ferrule.model.screen_calls import KINDS as SCREENS
 from ferrule.model.stream import ForcedTool, ModelError, ToolChoice, ToolsUnusable
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
     ApplyPatchTool,
+    ComputerTool,
+    ComputerUsePreview,
     FreeformTool,
     LocalShell,
     NamespaceTool,
@@ -176,6 +179,8 @@ def as_functions(spec: ToolSpec) -> Iterator[ResponsesApiTool]:
         yield spec
     elif isinstance(spec, ToolSearchTool) and spec.execution == "client":
         yield _search_function(spec)
+    elif isinstance(spec, ComputerTool | ComputerUsePreview) and spec.function is not None:
+        yield spec.function
 
 
 def _search_function(spec: ToolSearchTool) -> ResponsesApiTool:
@@ -200,6 +205,8 @@ def _adapt(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterator[_Ada
                 yield _adapt_callable(tool, spec.name, server, wire)
     elif isinstance(spec, ResponsesApiTool | FreeformTool):
         yield _adapt_callable(spec, None, server, wire)
+    elif (function := _instead(spec, server, wire)) is not None:
+        yield _adapt_callable(function, None, server, wire)
     elif (
         isinstance(spec, ToolSearchTool)
         and spec.execution == "client"
@@ -231,7 +238,16 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
 def _is_sent(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> bool:
     """Return whether the server accepts such a tool, in its own or in another form."""
     function = ResponsesApiTool | FreeformTool | NamespaceTool | RawTool
-    return isinstance(spec, function) or runs_here(spec) or knows_tool(server, wire, spec_name(spec))
+    if isinstance(spec, function) or runs_here(spec) or knows_tool(server, wire, spec_name(spec)):
+        return True
+    return _instead(spec, server, wire) is not None
+
+
+def _instead(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> ResponsesApiTool | None:
+    """Return the function that stands for a screen where the server does not know it."""
+    if isinstance(spec, ComputerTool | ComputerUsePreview) and not knows_tool(server, wire, spec_name(spec)):
+        return spec.function
+    return None
 
 
 def _unknown_there(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> str:
@@ -255,6 +271,8 @@ _SHELLS = frozenset({"shell", "shell_command", "exec_command"})
 
 def knows_tool(server: ProviderProfile, wire: Wire, kind: str) -> bool:
     """Return whether a server takes native tools of this type."""
+    if kind in SCREENS and not server.native_screen:
+        return False
     return wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ferrule.model.recipient import PARTS, Healed, Recipient, mark_of
+from ferrule.model.screen_calls import KINDS as SCREENS
 from ferrule.model.stream import ContextOverflow, ForcedTool, ModelError, ModelRequest
 from ferrule.protocol.content import ContentPart
 from ferrule.protocol.items import Compaction, ItemView, Message, Reasoning
@@ -373,9 +374,16 @@ def _kinds(refusal: Refusal) -> Healed | None:
     for path in refusal.named:
         kind = _kind_at(path, refusal)
         if kind in here or kind in hosted:
+            if kind in SCREENS and _has_function(refusal):
+                return refusal.taken_for("the native form of the screen", native_screen=False)
             call = kind.removesuffix("_output")  # neither a call nor its output is dropped alone
             return refusal.without(f"items and tools of the kind {call!r}", kinds={call, f"{call}_output"})
     return None
+
+
+def _has_function(refusal: Refusal) -> bool:
+    """Return whether a function can stand for the request's screen."""
+    return any(getattr(spec, "function", None) is not None for spec in refusal.request.tools)
 
 
 def _kind_at(path: list[str], refusal: Refusal) -> str:

@@ -44,6 +44,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     native_tools: tuple[str, ...] = ()
     """Tool types beside functions, run here or there, that the server knows; globs. On the Messages wire those that
     stand for our own tools of the same name."""
+    native_screen: bool = True
+    """A screen may be one of them."""
     list_outputs: bool = False
     """A tool's output may be a list of parts, including images."""
     strict: bool = False

@@ -7,6 +7,7 @@ from ferrule.protocol.items import ComputerCall, ComputerCallOutput, FunctionCal
 from ferrule.protocol.payload import NO_SCREENSHOT
 
 FUNCTION = "computer"
+"""The name under which such calls are sent."""
 KINDS = frozenset({"computer", "computer_use_preview"})
 """The types of the native tool."""
 SHOWN = "The screen after the actions:"

@@ -169,6 +169,8 @@ NO_SCREENSHOT = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR4nGNgAAIAAAUAAXpeqz8AAAAASUVORK5CYII="
 )
 """One transparent pixel: servers refuse an answer to a `computer_call` without a picture."""
+BLANK_SCREEN = msgspec.Raw(msgspec.json.encode({"type": "computer_screenshot", "image_url": NO_SCREENSHOT}))
+"""The output of such an answer."""
 
 
 def _native_answer(call_id: str, payload: NativePayload, output: ToolOutput) -> ResponseInputItem:

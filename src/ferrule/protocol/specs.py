@@ -291,7 +291,15 @@ class CodeInterpreter(_Spec, frozen=True, tag="code_interpreter"):
 
 
 class ComputerTool(_Spec, frozen=True, tag="computer"):
-    """A screen that the client shows and the model acts on, several actions a call. Pictures tell its size."""
+    """A screen that the client shows and the model acts on, several actions a call. Pictures tell its size. `function`
+    is told of instead where the server has no such tool."""
+
+    function: ResponsesApiTool | None = None
+
+    @cached_property
+    def responses_json(self) -> bytes:
+        """The spec as the Responses API takes it."""
+        return _encode({"type": "computer"})
 
 
 class ComputerUsePreview(_Spec, frozen=True, tag="computer_use_preview"):
@@ -300,6 +308,12 @@ class ComputerUsePreview(_Spec, frozen=True, tag="computer_use_preview"):
     display_width: int
     display_height: int
     environment: Literal["browser", "mac", "windows", "ubuntu", "linux"]
+    function: ResponsesApiTool | None = None
+
+    @cached_property
+    def responses_json(self) -> bytes:
+        """The spec as the Responses API takes it."""
+        return _encode(msgspec.structs.replace(self, function=None))
 
 
 class ApplyPatchTool(_Spec, frozen=True, tag="apply_patch"):

@@ -59,8 +59,6 @@ def fitting_profile(profile: ModelProfile, model: Model) -> ModelProfile:
         profile = msgspec.structs.replace(profile, shell="shell_command")
     if profile.apply_patch == "native" and not model.knows_tool("apply_patch"):
         profile = msgspec.structs.replace(profile, apply_patch="function")
-    if profile.computer != "function" and not model.knows_tool(profile.computer):
-        profile = msgspec.structs.replace(profile, computer="function")
     return profile
 
 

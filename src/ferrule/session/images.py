@@ -21,15 +21,13 @@ from ferrule.protocol.items import (
     ResponseItem,
     make_item,
 )
-from ferrule.protocol.payload import NO_SCREENSHOT
+from ferrule.protocol.payload import BLANK_SCREEN
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """For all images in one request, in base64; servers accept requests of 20 MB and more."""
 SMALL = 2048
 """Bytes of an item that is not searched for images: a note would be as large as an image in it."""
 DROPPED = "[an image was here; it was left out because there are too many: view it again if it is needed]"
-_NO_SCREENSHOT = msgspec.Raw(msgspec.json.encode({"type": "computer_screenshot", "image_url": NO_SCREENSHOT}))
-"""Stands for the picture of a screen, where servers take no words."""
 REFUSED = "[an image was here; it was left out because the server refused it]"
 
 
@@ -74,7 +72,7 @@ def without_images(item: ResponseItem, note: str) -> ResponseItem:
     if isinstance(view, Message) and _has_image(view.content):
         return make_item(msgspec.structs.replace(view, content=_noted(view.content, note)))
     if isinstance(view, ComputerCallOutput) and len(item.raw) >= SMALL:
-        return make_item(msgspec.structs.replace(view, output=_NO_SCREENSHOT))
+        return make_item(msgspec.structs.replace(view, output=BLANK_SCREEN))
     return item
 
 

@@ -1,6 +1,6 @@
 """The sources of a session's tools: built-in ones by name, and those that the caller brings."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ferrule.builtin import BUILTINS, Builtin
@@ -12,20 +12,11 @@ from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import ResponseItem, ToolSearchOutput
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import Features
-from ferrule.protocol.specs import (
-    ApplyPatchTool,
-    ComputerTool,
-    ComputerUsePreview,
-    LocalShell,
-    ShellTool,
-    ToolSearchTool,
-    ToolSpec,
-    runs_here,
-)
+from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSearchTool, ToolSpec, runs_here
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import Conversation, ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
-from ferrule.tools.registry import NATIVE, ToolKey, ToolRegistryBuilder
+from ferrule.tools.registry import NATIVE, ToolRegistryBuilder
 from ferrule.tools.search import MAX_LISTED, ToolSearch, as_loaded_specs, loaded_keys
 
 ToolLike = Any
@@ -92,12 +83,8 @@ class BuiltinSource:
             builder.register_fallback(PATCH_TOOL, self._patch)
 
 
-def function_form(spec: ToolSpec, state: ConversationState, called: Container[ToolKey]) -> ToolSpec:
-    """Return the function that does what a native tool does which runs here; every other tool as it is. `called` are
-    the tools that can be."""
-    if isinstance(spec, ComputerTool | ComputerUsePreview):
-        screen = BUILTINS[SCREENS[0]]
-        return screen.function(state) if (None, screen.called) in called else spec
+def function_form(spec: ToolSpec, state: ConversationState) -> ToolSpec:
+    """Return the function that does what a native tool does which runs here; every other tool as it is."""
     name = _FUNCTION_FORMS.get(type(spec))
     return BUILTINS[name].spec(state) if name is not None and runs_here(spec) else spec
 

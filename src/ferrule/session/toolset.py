@@ -260,8 +260,7 @@ class Toolset(LoopBound, Closing):
         if wire == "responses":
             told = searched_for(specs)
             return [spec.to_responses() for spec in specs if spec not in told]
-        called = set(self.current()[1])
-        forms = {spec_name(form): form for spec in specs for form in [function_form(spec, self.conversation, called)]}
+        forms = {spec_name(form): form for spec in specs for form in [function_form(spec, self.conversation)]}
         functions = (function for form in forms.values() for function in as_functions(form))
         sent = (function.to_chat() if wire == "chat" else function.to_messages() for function in functions)
         return [form for form in sent if form is not None]
