@@ -39,9 +39,9 @@ def exec_against(place: Place, model: ScriptedModel, *arguments: str, **more: An
     return place.run("exec", "--base-url", model.base_url, "-m", "scripted-model", *arguments, **more)
 
 
-def test_both_wires_give_the_same_items_and_the_tools_that_are_listed(place: Place) -> None:
+def test_all_wires_give_the_same_items_and_the_tools_that_are_listed(place: Place) -> None:
     told: list[list[dict[str, Any]]] = []
-    for wire in ("responses", "chat"):
+    for wire in ("responses", "chat", "messages"):
         (place.cwd / "old.txt").write_text("old\n")
         with ScriptedModel(whole_story()) as model:
             done = exec_against(place, model, "--wire", wire, "--json", *FULL_ACCESS, "go")
@@ -59,7 +59,7 @@ def test_both_wires_give_the_same_items_and_the_tools_that_are_listed(place: Pla
         assert first["type"] == "thread.started" and len(first["thread_id"]) == 36
         assert second == {"type": "turn.started"}
         assert last["type"] == "turn.completed" and last["usage"]["output_tokens"] > 20
-    assert told[0] == told[1]
+    assert told[0] == told[1] == told[2]
     items = {line["item"]["id"]: line["item"] for line in told[0]}
     assert list(items) == [f"item_{n}" for n in range(len(items))]
     assert [(item["type"], item.get("status")) for item in items.values()] == [

@@ -46,7 +46,7 @@ def test_a_life_of_sessions(place: Place, tmp_path: Path) -> None:
         assert fork in place.run("sessions", "list", "--all").out
 
 
-@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 def test_a_session_of_codex_is_brought_by_its_path(place: Place, tmp_path: Path, wire: str) -> None:
     def line(kind: str, payload: object) -> str:
         return json.dumps({"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}) + "\n"

@@ -46,7 +46,7 @@ from ferrule.tools.questions import Elicited
 from tests.mcp.stub import server as stub
 from tests.sandbox.conftest import require
 
-WIRES: list[Wire] = ["responses", "chat"]
+WIRES: list[Wire] = ["responses", "chat", "messages"]
 CHILD = "CHILD TASK"
 
 

@@ -39,7 +39,7 @@ async def events(cwd: Path, *script: StepLike, wire: Wire = "responses") -> list
     return seen
 
 
-@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 async def test_a_turn_with_a_call(wire: Wire, tmp_path: Path) -> None:
     script = (
         step("I look.", function_call("look", {"place": "a"}), usage=Usage(100, 20)),

@@ -38,7 +38,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("failure", [*FAILURES, "nobody there"])
 async def test_a_failing_request_tells_no_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, failure: str, wire: Any

@@ -35,7 +35,7 @@ class Waits:
         return wait_here
 
 
-@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 async def test_words_during_a_tool_are_read_at_the_next_sampling(tmp_path: Path, wire: Wire) -> None:
     waits = Waits()
     with ScriptedModel([[function_call("wait_here", {})], "done"]) as server:

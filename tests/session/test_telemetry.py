@@ -29,7 +29,7 @@ from ferrule.testing import ScriptedModel, Usage, function_call, raw, step
 from tests.session.collected import Collected, collecting
 from tests.session.models import InProcessModel, says
 
-WIRES: list[Wire] = ["responses", "chat"]
+WIRES: list[Wire] = ["responses", "chat", "messages"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""When the model must, may or may not call: what each request says, over both wires."""
+"""When the model must, may or may not call: what each request says, over all wires."""
 
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,13 @@ async def test_each_choice_is_sent_and_a_forced_call_is_forced_once(
 async def test_chat_says_it_in_its_own_spelling(tmp_path: Path) -> None:
     assert await choices(tmp_path, FORCED, "chat") == [FORCED, "auto"]
     assert await choices(tmp_path, "required", "chat") == ["required", "auto"]
+
+
+async def test_messages_says_it_in_its_own_spelling(tmp_path: Path) -> None:
+    auto = {"type": "auto"}
+    assert await choices(tmp_path, FORCED, "messages") == [{"type": "tool", "name": "look"}, auto]
+    assert await choices(tmp_path, "required", "messages") == [{"type": "any"}, auto]
+    assert await choices(tmp_path, "none", "messages") == [{"type": "none"}] * 2
 
 
 async def test_a_choice_is_for_one_turn(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def texts(server: ScriptedModel) -> list[str]:
     return [str(item["content"]) for item in server.last_request.items if item.get("role") == "user"]
 
 
-@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 async def test_the_edits_of_a_turn_are_taken_back_and_the_model_is_told_once(stage: Stage, wire: Wire) -> None:
     (stage.root / "kept.txt").write_bytes("one\r\nzwölf\r\n".encode("latin-1"))
     (stage.root / "run.sh").write_text("#!/bin/sh\n")

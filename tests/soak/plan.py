@@ -91,7 +91,7 @@ def draw_plan(seed: str, number: int, offered: Offer) -> Plan:
     sandboxes: tuple[SandboxPolicy, ...] = (WorkspaceWrite(), WorkspaceWrite(network_access=True), ReadOnly())
     return Plan(
         number=number,
-        wire=rng.choice(("responses", "chat")),
+        wire=rng.choice(("responses", "chat", "messages")),
         model=rng.choice(MODELS),
         sandbox=DangerFullAccess() if rng.random() < 0.25 else rng.choice(sandboxes),
         approval=rng.choice(list(AskForApproval)) if disturbed else AskForApproval.NEVER,

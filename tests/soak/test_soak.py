@@ -9,6 +9,7 @@ import pytest
 from ferrule.protocol.content import OutputText
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ItemView, Message, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
+from ferrule.protocol.specs import Wire
 from ferrule.testing import Raw, Request, ScriptedModel, Step
 from tests.soak.census import growth_per_session
 from tests.soak.census_cases import CASES
@@ -72,19 +73,19 @@ def test_a_plan_comes_of_its_seed_and_number_alone() -> None:
     assert plans != [draw_plan("another", number, can) for number in range(50)]
     drawn = {turn.fault for plan in plans for turn in plan.turns}
     assert drawn >= {"interrupted", "caller_cancelled", "full_disk", None}
-    assert {plan.wire for plan in plans} == {"responses", "chat"}
+    assert {plan.wire for plan in plans} == {"responses", "chat", "messages"}
 
 
 def test_what_a_machine_cannot_do_is_named() -> None:
     assert set(offer(root=False, node=False, mcp=False).missing) >= {"full_disk", "javascript", "server_tools"}
 
 
-@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("wire_faults", [0.0, 0.4])
-async def test_a_conversation(tmp_path: Path, wire: str, wire_faults: float) -> None:
+async def test_a_conversation(tmp_path: Path, wire: Wire, wire_faults: float) -> None:
     plan = Plan(
         number=7,
-        wire="chat" if wire == "chat" else "responses",
+        wire=wire,
         model="gpt-5.5",
         sandbox=DangerFullAccess(),
         approval=AskForApproval.NEVER,

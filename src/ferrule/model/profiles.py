@@ -23,6 +23,10 @@ CallIdForm = Literal["any", "nine"]
 SchemaForm = Literal["any", "plain"]
 
 
+UNRECOGNISED: Mapping[Wire, str] = {"responses": "responses", "chat": "generic", "messages": "messages"}
+"""The profile of a server that no other one fits, by the wire."""
+
+
 class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of server: how to reach it and what it accepts. Anything else is adapted, never sent."""
 
@@ -122,7 +126,7 @@ class Profiles(msgspec.Struct, frozen=True):
         if name is not None and name in self.providers:
             return self.providers[name]
         found = next((known for known in self.providers.values() if base_url and _is_at(known, base_url)), None)
-        return found or self.providers["generic" if wire in (None, "chat") else wire]
+        return found or self.providers[UNRECOGNISED[wire or "chat"]]
 
 
 def _fits(pattern: str, name: str) -> bool:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from ferrule.model.http import Endpoint, RequestGate, Server, split_base_url
-from ferrule.model.profiles import Profiles, ProviderProfile, load_profiles
+from ferrule.model.profiles import UNRECOGNISED, Profiles, ProviderProfile, load_profiles
 from ferrule.model.stream import ModelError
 from ferrule.model.wire import KEPT_SESSIONS, WireModel
 from ferrule.protocol.errors import UsageError
@@ -50,7 +50,7 @@ def open_model(
     if spoken == "messages" and not base_url.endswith("/v1"):
         base_url += "/v1"
     endpoint = Endpoint(
-        name=accepts.title if accepts.name not in ("generic", "responses") else provider.name,
+        name=provider.name if accepts.name in UNRECOGNISED.values() else accepts.title,
         provider=provider.name,
         base_url=base_url,
         params=params | provider.query_params,

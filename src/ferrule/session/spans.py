@@ -23,6 +23,7 @@ from ferrule.dispatch.dispatcher import Dispatcher
 from ferrule.dispatch.host import SessionHost
 from ferrule.dispatch.router import RoutedCall
 from ferrule.history.pairs import called_id
+from ferrule.model.profiles import UNRECOGNISED
 from ferrule.model.stream import (
     Completed,
     Created,
@@ -451,7 +452,7 @@ def _provider(model: Model) -> str:
     if not isinstance(model, WireModel):
         return type(model).__name__
     profile = model.accepts.name
-    if profile in ("generic", "responses"):
+    if profile in UNRECOGNISED.values():
         return model.server.endpoint.provider or OTHER
     return PROVIDERS.get(profile, profile)
 

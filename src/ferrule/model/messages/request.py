@@ -79,10 +79,11 @@ class MessagesBody:
             thought = thought.off()
         fields: dict[str, Json] = {"model": _encode(request.model), "max_tokens": _encode(thought.limit)}
         mark = b"" if "cache_control" in self._to.omitted.item_fields else MARK
-        if system := opening(request, leading):
+        system = opening(request, leading)
+        if system:  # which comes after the tools: its mark is also theirs
             fields["system"] = b"[%b]" % _marked(_encode(text_block(system)), mark)
         if sent:
-            fields["tools"] = _tools([tool.json for tool in sent], mark)
+            fields["tools"] = _tools([tool.json for tool in sent], b"" if system else mark)
             fields["tool_choice"] = _encode(_choice(choice, asked.parallel))
         fields["messages"] = self._messages(messages, mark)
         fields |= self._settings(request, asked, thought)
