@@ -132,6 +132,7 @@ async def test_left_to_itself_it_edits_what_the_request_brings(here: Served, pai
     assert [(item["action"], colours(item)) for item in calls(first.object)] == [
         ("edit", ("red", "white")), ("edit", ("blue", "white")),
     ]  # fmt: skip
+    assert paints.asked[1].files["image"] == b64decode(calls(first.object)[0]["result"])  # the newest there is
     second = await here.ask(tools=[TOOL], input="another", previous_response_id=first.id)
     assert [(item["action"], colours(item)) for item in calls(second.object)] == [("generate", ("green", "green"))]
 
