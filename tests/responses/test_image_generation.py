@@ -137,6 +137,24 @@ async def test_left_to_itself_it_edits_what_the_request_brings(here: Served, pai
     assert [(item["action"], colours(item)) for item in calls(second.object)] == [("generate", ("green", "green"))]
 
 
+async def test_an_edit_takes_what_is_newest_of_what_there_is(here: Served, paints: Painter) -> None:  # noqa: F811
+    shot: Json = {"type": "function_call", "call_id": "c1", "name": "shot", "arguments": "{}"}
+    output: Json = {"type": "function_call_output", "call_id": "c1", "output": picture(drawn("green"))[0]["content"]}
+    drawing: Json = {"type": "image_generation_call", "id": "ig_1", "result": b64encode(drawn("red")).decode()}
+    said, more = {"role": "assistant", "content": "Nice."}, {"role": "user", "content": "edit it"}
+    photo = picture(drawn("blue"))
+    for given, colour in (
+        ([shot, output], "green"),
+        ([drawing, *photo, said, more], "red"),
+        ([*photo, said, more], "blue"),
+        ([drawing, shot, output, said, more], "red"),
+        ([drawing, said, *photo, more], "blue"),
+    ):
+        here.model.add([draw("white")], "Done.")
+        await here.ask(tools=[{**TOOL, "action": "edit"}], input=given)
+        assert paints.asked[-1].files["image"] == drawn(colour)
+
+
 async def test_without_an_image_an_edit_is_told_to_the_model(here: Served, paints: Painter) -> None:  # noqa: F811
     here.model.add([draw("red")], "There is none.")
     ledger = await here.ask(tools=[{**TOOL, "action": "edit"}])
@@ -225,7 +243,7 @@ async def test_a_response_that_is_cancelled_does_not_wait_for_its_image(here: Se
             break
     await here.engine.cancel(ledger.id, "")
     await ledger.finished()
-    assert ledger.object["status"] == "cancelled" and ledger.object["output"][0]["status"] == "incomplete"
+    assert ledger.object["status"] == "cancelled" and ledger.object["output"][0]["status"] == "failed"
 
 
 REFUSED: list[tuple[Json, str]] = [

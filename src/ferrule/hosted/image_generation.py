@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 
+from ferrule.history.pairs import answered_id
 from ferrule.hosted.tool import Begun, HostedCall, HostedTool, NotReady, Telling, ToolRefused
 from ferrule.image_generation.backend import FORMATS, MAX_BYTES, MAX_PROMPT, ImageFailed, ImageRequest
 from ferrule.image_generation.maker import ImageMaker, Made
@@ -19,6 +20,7 @@ from ferrule.images import read_header
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import (
+    CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
     ImageGenerationCall,
@@ -257,33 +259,43 @@ def _request(tool: JsonObject, prompt: str, source: bytes | None, mask: bytes | 
 
 
 def _source(call: HostedCall, newest: bytes | None, *, has_mask: bool) -> bytes | None:
-    """Return the image that a call edits; None if it makes a new one. Left to itself it edits what the user sends with
+    """Return the image that a call edits: the response's newest, else the request's last, else the last result, else
+    the last that the user has ever sent; None if it makes a new one. Left to itself it edits what the user sends with
     this request. Raises `RespondToModel` if there is nothing to edit."""
     action, items = call.tool.get("action") or "auto", call.scope.items
-    if action == "generate" or (action == "auto" and not has_mask and not _brings_image(items)):
+    request = _request_in(items)
+    if action == "generate" or (action == "auto" and not has_mask and not any(map(_image_of, _messages(request)))):
         return None
-    source = newest or next(filter(None, map(_image_of, reversed(_ours(items)))), None)
+    places = (request, _results(items), _messages(items))
+    images = (image for place in places for item in reversed(place) if (image := _image_of(item)) is not None)
+    source = newest or next(images, None)
     if source is None:
         raise RespondToModel(NOTHING_TO_EDIT)
     return source
 
 
-def _brings_image(items: Sequence[ResponseItem]) -> bool:
-    """Return whether the messages that the request ends with have an image."""
-    for item in reversed(items):
-        if not isinstance(item.view, Message) or item.view.role == "assistant":
-            return False
-        if _image_of(item) is not None:
-            return True
-    return False
+def _request_in(items: Sequence[ResponseItem]) -> Sequence[ResponseItem]:
+    """Return what the client has added since the model's last words."""
+    start = len(items)
+    while start and (_messages(items[start - 1 : start]) or answered_id(items[start - 1].view) is not None):
+        start -= 1
+    return items[start:]
 
 
-def _ours(items: Sequence[ResponseItem]) -> list[ResponseItem]:
-    """Return the items whose images may be edited: messages, and results of this tool."""
-    calls = {
-        view.call_id for item in items if isinstance(view := item.view, FunctionCall) and view.name.startswith(NAME)
-    }
-    return [item for item in items if not isinstance(item.view, FunctionCallOutput) or item.view.call_id in calls]
+def _messages(items: Sequence[ResponseItem]) -> list[ResponseItem]:
+    """Return the messages that are not the model's."""
+    return [item for item in items if isinstance(item.view, Message) and item.view.role != "assistant"]
+
+
+def _results(items: Sequence[ResponseItem]) -> list[ResponseItem]:
+    """Return the items that hold images of this tool."""
+    views = [item.view for item in items]
+    calls = {view.call_id for view in views if isinstance(view, FunctionCall) and view.name.startswith(NAME)}
+    return [
+        item
+        for item, view in zip(items, views, strict=True)
+        if isinstance(view, ImageGenerationCall) or (isinstance(view, FunctionCallOutput) and view.call_id in calls)
+    ]
 
 
 def _image_of(item: ResponseItem) -> bytes | None:
@@ -291,9 +303,9 @@ def _image_of(item: ResponseItem) -> bytes | None:
     view = item.view
     if isinstance(view, ImageGenerationCall):
         return _of_base64(view.result or "")
-    if isinstance(view, Message) and view.role != "assistant":
+    if isinstance(view, Message):
         parts = view.content
-    elif isinstance(view, FunctionCallOutput):
+    elif isinstance(view, FunctionCallOutput | CustomToolCallOutput):
         parts = view.output
     else:
         return None

@@ -45,6 +45,8 @@ _PREFIXES = {
     "mcp_list_tools": "mcpl",
     "mcp_approval_request": "mcpr",
 }
+_CUT = {"image_generation_call": "failed"}
+"""How items end that are cut off, where the API has no `incomplete` for them."""
 _encode = msgspec.json.encode
 
 
@@ -235,7 +237,8 @@ class Ledger:
 
     def _settle_items(self, status: str) -> None:
         for item in list(self._open.values()):
-            self.end_item(item, {**item.begun, "status": status if item.kind == "message" else "incomplete"})
+            cut = status if item.kind == "message" else _CUT.get(item.kind, "incomplete")
+            self.end_item(item, {**item.begun, "status": cut})
 
     # Items
 
