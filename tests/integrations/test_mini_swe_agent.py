@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ferrule.integrations.task_sandboxes.owner import place_of
-from ferrule.protocol.errors import FerruleError
+from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.sandbox.plan import Level
 from tests.integrations.frameworks import program
 from tests.processes import eventually, running
@@ -122,6 +122,9 @@ def test_on_the_machine_itself(mini: Any) -> None:
         assert (f"{folder}\n" in done["output"], "/etc/there" in done["output"]) == (True, True)
         assert Path(folder, "here").exists()
     assert not Path(folder).exists()
+    for limit in ("memory", "cpus"):
+        with pytest.raises(UsageError, match=r"takes a container.*its level is workspace-write"):
+            mini.FerruleEnvironment(level="workspace-write", **{limit: 1 << 30})
 
 
 def test_an_environment_that_nobody_has_any_more_goes(mini: Any) -> None:

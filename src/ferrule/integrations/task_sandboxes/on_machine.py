@@ -25,7 +25,7 @@ from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.sandbox import Sandbox, open_launcher
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NOT_HERE = "{} takes a container, and this machine has none: {}"
+NOT_HERE = "{} takes a container, and there is none here: {}"
 ONE_USER = "commands run as whoever runs the evaluation, and not as {}, because this machine has no containers"
 WRITE = 'mkdir -p "$(dirname -- "$1")" && cat > "$1"'
 """What writes a file, confined as a command is."""
@@ -50,7 +50,12 @@ class MachineSandbox:
         cls, wanted: Wanted, place: Path, reason: str, on_close: Callable[["MachineSandbox"], None]
     ) -> "MachineSandbox":
         """Make one; `reason` says why there is no container. Raises `FerruleError`."""
-        for what, given in (("an image", wanted.image), ("a working directory", wanted.folder)):
+        for what, given in (
+            ("an image", wanted.image),
+            ("a working directory", wanted.folder),
+            ("a limit of memory", wanted.memory_bytes),
+            ("a number of processors", wanted.cpus),
+        ):
             if given:
                 raise UsageError(NOT_HERE.format(what, reason))
         _only_us(wanted.user)
