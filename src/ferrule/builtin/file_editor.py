@@ -65,6 +65,7 @@ class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
 
     async def _done(self, action: FileEditorAction, ctx: ToolContext) -> str:
         editor, path = self._editor, action.path
+        ctx = await ctx.seeing(path)
         match action.command:
             case "view":
                 return await run_blocking(editor.view, path, action.view_range, ctx)

@@ -76,7 +76,7 @@ class ImageGenerationExecutor(ToolExecutor[ImageGenerationAction, ImageGeneratio
         async def attempt(access: Access) -> tuple[Plan, str]:
             data, size = await _made(images, action.prompt)
             plan = Plan((Operation(OperationKind.CREATE, place, None, None, data, 0, 0, edits=()),))
-            carry_out(plan, changes, ctx, access, self._state.turn_diff, ctx.cwd)
+            await carry_out(plan, changes, ctx, access, self._state.turn_diff, ctx.cwd)
             return plan, size
 
         text = f"image_generation: {action.prompt}\nA new file: {place.path}"

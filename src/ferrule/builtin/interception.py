@@ -8,7 +8,6 @@ from ferrule.patch.invocation import BarePatchError, Invocation, find_patch
 from ferrule.protocol.errors import RespondToModel, UnknownTool
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.tools.context import ToolContext, ToolInvocation
-from ferrule.tools.files import Files
 
 PATCH_TOOL = "apply_patch"
 
@@ -31,7 +30,7 @@ async def apply_intercepted(ctx: ToolContext, argv: tuple[str, ...], cwd: str) -
     if found is None:
         return None
     directory = found.workdir or cwd
-    there = msgspec.structs.replace(ctx, cwd=directory, files=Files(ctx.files.layer, directory, ctx.files.touched))
+    there = msgspec.structs.replace(ctx, cwd=directory, files=ctx.files.moved(directory))
     arguments = msgspec.json.encode({"input": found.text}).decode()
     try:
         invocation = ToolInvocation(ctx.call_id, PATCH_TOOL, FunctionPayload(arguments), turn_id=ctx.turn_id)

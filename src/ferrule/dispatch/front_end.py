@@ -15,7 +15,8 @@ Pace = Callable[[], Awaitable[None]]
 
 class FrontEnd(Protocol):
     """Shows events. `can_answer`: somebody will answer questions by `Session.decide`. One that may be slower than its
-    session has a `pace` besides: turns wait for it before they read more of the model."""
+    session has a `pace` besides: turns wait for it before they read more of the model. One whose user edits
+    files has their `buffers`."""
 
     @property
     def can_answer(self) -> bool: ...

@@ -14,6 +14,7 @@ from ferrule.dispatch.pending import PendingTable
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
 from ferrule.protocol.events import DynamicToolCallRequest, Event, ExecCommandEnd
 from ferrule.tools.answering import Listener
+from ferrule.tools.buffers import Buffers
 from ferrule.tools.context import Attempt, ToolContext
 from ferrule.tools.effects import Effect
 from ferrule.tools.events import ToolEvent
@@ -43,7 +44,7 @@ async def ask_user(question: Question, front_end: FrontEnd | None, pending: Pend
 class SessionHost:
     """The `ToolHost` of one session."""
 
-    __slots__ = ("_front_end", "_listeners", "_missed", "_orchestrator", "observed", "pace", "pending")
+    __slots__ = ("_front_end", "_listeners", "_missed", "_orchestrator", "buffers", "observed", "pace", "pending")
 
     def __init__(self, orchestrator: Orchestrator, front_end: FrontEnd | None, pending: PendingTable) -> None:
         self._orchestrator = orchestrator
@@ -51,6 +52,7 @@ class SessionHost:
         self.pending = pending
         self.observed = front_end is not None
         self.pace: Pace | None = getattr(front_end, "pace", None)
+        self.buffers: Buffers | None = getattr(front_end, "buffers", None)
         """See `FrontEnd`."""
         self._listeners: tuple[Listener, ...] = ()
         self._missed: deque[ExecCommandEnd] = deque(maxlen=MAX_MISSED)

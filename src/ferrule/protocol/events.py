@@ -149,7 +149,8 @@ class WarningEvent(_Event, frozen=True, tag="warning"):
 
 
 class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A patch's change to one file: add, delete or update; a unified diff for updates."""
+    """A patch's change to one file: add, delete or update; a unified diff for updates. `old_text` and `new_text` are
+    the whole file; None where there is none, or nothing is known of it yet."""
 
     kind: str
     path: str
@@ -157,6 +158,8 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     added: int = 0
     deleted: int = 0
     unified_diff: str = ""
+    old_text: str | None = None
+    new_text: str | None = None
 
 
 class ExecApproval(_Event, frozen=True, tag="exec_approval"):

@@ -20,6 +20,7 @@ from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.events import Event, ExecApproval, TokenUsage
 from ferrule.protocol.settings import AgentRole
 from ferrule.session.result import TurnResult
+from ferrule.tools.buffers import Buffers
 from ferrule.tools.children import ChildInfo, ChildOrder, ChildStatus
 from ferrule.tools.events import ChildEvent, ToolEvent
 from ferrule.tools.questions import Answer, Question
@@ -75,6 +76,11 @@ class ChildFrontEnd(Callbacks):
             return
         nested = isinstance(event, ChildEvent)
         self._host.emit(event if nested else ChildEvent(self.child_id, self._parent_id, event))
+
+    @property
+    def buffers(self) -> Buffers | None:
+        """What the parent's user edits."""
+        return self._host.buffers
 
     @property
     def pace(self) -> Pace | None:

@@ -26,6 +26,7 @@ from ferrule.session.opening import Given, open_session, resume_settings
 from ferrule.session.project_trust import load_asking
 from ferrule.session.rollout import StoredSession, read_rollout
 from ferrule.session.session import Session
+from ferrule.tools.buffers import Buffers
 from ferrule.tools.events import ToolEvent
 from ferrule.tools.questions import Answer, Question
 from ferrule.tools.tasks import end_tasks
@@ -58,11 +59,13 @@ class Talk:
         opening: Opening,
         show: Callable[[Event | ToolEvent], None],
         pace: Pace | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
         self.settings = opening.settings
         self._settings_in = opening.settings_in
         self._show = show
         self.pace = pace
+        self.buffers = buffers
         """See `FrontEnd`."""
         self.session: Session | None = None
         self.said: list[str] = []

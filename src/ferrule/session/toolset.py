@@ -118,7 +118,9 @@ class Toolset(LoopBound, Closing):
         self.property_names = property_names
         self._search = SearchSource(runtime.conversation)
         self.touched = Touched()
-        self._files = Files(runtime.workspace.readable_files, runtime.conversation.cwd, self.touched)
+        self._files = Files(
+            runtime.workspace.readable_files, runtime.conversation.cwd, self.touched, buffers=self.host.buffers
+        )
         sees_calls = hooks is not None and (hooks.has("PreToolUse") or hooks.has("PostToolUse"))
         self._hooks: ToolHooks | None = hooks if sees_calls else None
         self.session_id = session_id

@@ -162,6 +162,11 @@ class ToolContext(msgspec.Struct, frozen=True):
             self.files.touched.add(touched_by(effect))
         return await self.host.run(self, effect, attempt)
 
+    async def seeing(self, *paths: str) -> "ToolContext":
+        """Return this context with what the user's editor holds at these paths, where it holds anything."""
+        files = await self.files.seeing(paths)
+        return self if files is self.files else msgspec.structs.replace(self, files=files)
+
     @property
     def children(self) -> Children:
         """The session's sub-agents. Raises `RespondToModel` where there can be none."""

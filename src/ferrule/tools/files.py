@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from io import FileIO
 
 from ferrule.kernel_files import Shown, open_stored, refuse_hidden
@@ -10,8 +11,10 @@ from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.patch.paths import unexpanded
 from ferrule.patch.writer import Journal
 from ferrule.protocol.errors import RespondToModel
+from ferrule.tools.buffers import Buffers, Opened, OpenedFiles, held_file, opened_at, save
 from ferrule.tools.touched import Touched
 
+NOTHING_OPENED: Opened = {}
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Non-blocking: a regular file never blocks, and on macOS a FIFO can take its place after the check."""
 
@@ -19,18 +22,52 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 class Files:
     """The files that a call may touch. Relative paths start at `cwd`. Errors are `RespondToModel`, naming the path.
 
-    `touched`, where there is one, notes which paths calls have asked for; `journal` serves a patch against a kill.
+    `touched`, where there is one, notes which paths calls have asked for; `journal` serves a patch against a kill;
+    `buffers` are those of the user's editor, and `opened` what it holds and the disk does not.
     """
 
-    __slots__ = ("cwd", "journal", "layer", "touched")
+    __slots__ = ("buffers", "cwd", "journal", "layer", "opened", "touched")
 
     def __init__(
-        self, layer: FileLayer, cwd: str, touched: Touched | None = None, *, journal: Journal | None = None
+        self,
+        layer: FileLayer,
+        cwd: str,
+        touched: Touched | None = None,
+        *,
+        journal: Journal | None = None,
+        buffers: Buffers | None = None,
+        opened: Opened = NOTHING_OPENED,
     ) -> None:
-        self.layer = layer
+        self.layer: FileLayer = OpenedFiles(layer, opened) if opened else layer
+        self.buffers = buffers
+        self.opened = opened
         self.cwd = cwd
         self.touched = touched
         self.journal = journal
+
+    def moved(self, cwd: str) -> "Files":
+        """Return the same files for paths that start at another directory."""
+        return Files(self.layer, cwd, self.touched, journal=self.journal, buffers=self.buffers)
+
+    async def seeing(self, paths: Iterable[str]) -> "Files":
+        """Return the same files with what the user's editor holds at these paths and has not saved."""
+        if self.buffers is None:
+            return self
+        absolute = [os.path.normpath(os.path.join(self.cwd, path)) for path in paths]
+        opened = await opened_at(absolute, self.buffers, self.layer)
+        return Files(
+            self.layer, self.cwd, self.touched, journal=self.journal, buffers=self.buffers, opened=opened
+        )
+
+    async def is_still_seen(self, layer: FileLayer) -> bool:
+        """Whether the user's editor still holds what it held."""
+        if self.buffers is None:
+            return True
+        return await opened_at(self.opened, self.buffers, layer) == self.opened
+
+    async def save(self, written: Iterable[tuple[str, bytes]]) -> list[str]:
+        """Tell the user's editor what was written; return what it did not take."""
+        return [] if self.buffers is None else await save(written, self.buffers)
 
     def path(self, path: str) -> str:
         """Return the absolute path, links not resolved. Raises `RespondToModel` for one that only a shell would
@@ -67,6 +104,8 @@ class Files:
         Raises `OSError` and nothing else: anything but a regular file is refused by its kind, and never opened.
         """
         absolute = self.path(path)
+        if (held := self.opened.get(os.path.realpath(absolute))) is not None:
+            return held_file(held)
         return FileIO(open_stored(absolute, _READ, lambda mode: _check_regular(mode, absolute), self.shown))
 
     async def read_bytes(self, path: str) -> bytes:

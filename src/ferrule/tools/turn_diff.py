@@ -1,10 +1,10 @@
 """The combined changes of a turn's patches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from ferrule.patch.turn_diff import Change, turn_diff
-from ferrule.undo.undo_log import UndoLog
+from ferrule.undo.undo_log import NOTHING_OPENED, UndoLog
 
 
 class TurnDiffTracker:
@@ -19,9 +19,11 @@ class TurnDiffTracker:
         self._turn_id = ""
         self._changes: list[Change] = []
 
-    def writing(self, paths: Sequence[str]) -> AbstractContextManager[None]:
-        """Return a context in which these real paths are written."""
-        return nullcontext() if self._undo_log is None else self._undo_log.writing(paths)
+    def writing(
+        self, paths: Sequence[str], opened: Mapping[str, bytes] = NOTHING_OPENED
+    ) -> AbstractContextManager[None]:
+        """Return a context in which these real paths are written; `opened` is what an editor holds there."""
+        return nullcontext() if self._undo_log is None else self._undo_log.writing(paths, opened)
 
     def record(self, turn_id: str, changes: Iterable[Change]) -> str:
         """Record written changes; return the turn's net unified diff, empty if everything cancels out."""

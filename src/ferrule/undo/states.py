@@ -70,6 +70,12 @@ def capture(path: str, found: os.stat_result | None = None) -> Content:
     return Content(State("other"))
 
 
+def held(path: str, data: bytes) -> Content:
+    """Return the state of a file as if this stood in it."""
+    found = capture(path).state
+    return Content(State("file", found.mode or 0o644, digest_of(data)), data)
+
+
 def _read(path: str, size: int) -> bytes | None:
     """Return the content of a regular file; None for one that is too large or cannot be read."""
     if size > MAX_FILE_BYTES:

@@ -6,14 +6,14 @@ different at the turn's end. A turn has a file once it has changed something.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ferrule.undo.states import MISSING, Change, capture
+from ferrule.undo.states import MISSING, Change, capture, held
 
 FOLDER = "undo"
 """In Ferrule's home."""
@@ -27,6 +27,8 @@ KEPT_SESSIONS = 32
 """Sessions whose changes are kept, those that changed something last: 4 GB at the very most, megabytes in practice."""
 _NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
 BETWEEN = "something else changed it during the turn, so only what came after that is taken back"
+
+NOTHING_OPENED: Mapping[str, bytes] = {}
 
 Contents = Callable[[str], bytes | None]
 """From a digest to the content, if it is kept."""
@@ -82,13 +84,18 @@ class UndoLog:
         self._edited = set()
 
     @contextmanager
-    def writing(self, paths: Sequence[str]) -> Iterator[None]:
+    def writing(
+        self, paths: Sequence[str], opened: Mapping[str, bytes] = NOTHING_OPENED
+    ) -> Iterator[None]:
         """Note what the body does to these paths and to the missing folders above them. Nothing before the first
-        turn."""
+        turn. `opened` is what an editor holds at some of them, and what they go back to."""
         if self._turn_id is None:
             yield
             return
-        before = {path: capture(path) for path in (*_missing_folders(paths), *paths)}
+        before = {
+            path: held(path, opened[path]) if path in opened else capture(path)
+            for path in (*_missing_folders(paths), *paths)
+        }
         try:
             yield
         finally:

@@ -1,7 +1,8 @@
 """`apply_patch`: change files by a V4A patch."""
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,14 +11,18 @@ from pydantic import Field, model_validator
 from ferrule.builtin.apply_patch.watcher import PatchWatcher
 from ferrule.builtin.command_forms import patch_text
 from ferrule.builtin.hints import EDITS
-from ferrule.patch import Operation, OperationKind, Patch, PatchError, Plan, apply, parse, plan
+from ferrule.patch import Operation, OperationKind, Patch, PatchError, Plan, UpdateFile, apply, parse, plan
+from ferrule.patch.encoding import Encoding
 from ferrule.patch.grammar import FORMAT_DESCRIPTION, GRAMMAR
+from ferrule.patch.text import decoded
 from ferrule.patch.turn_diff import Change
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.events import FileChange, PatchApplyBegin, PatchApplyEnd, TurnDiff
+from ferrule.protocol.events import FileChange, PatchApplyBegin, PatchApplyEnd, TurnDiff, WarningEvent
+from ferrule.protocol.json_text import encodable
 from ferrule.protocol.payload import CustomPayload, ToolPayload
 from ferrule.protocol.specs import FreeformToolFormat
 from ferrule.tools.action import Action, Observation
+from ferrule.tools.buffers import OpenedFiles
 from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
@@ -29,6 +34,7 @@ FREEFORM_DESCRIPTION = (
     "Use the `apply_patch` tool to edit files. This is a FREEFORM tool, so do not wrap the patch in JSON."
 )
 FUNCTION_DESCRIPTION = f"Use the `apply_patch` tool to edit files.\n\n{FORMAT_DESCRIPTION}"
+CHANGED = "a file changed in the user's editor since the patch was checked. Read it and patch again."
 FORMAT = FreeformToolFormat(type="grammar", syntax="lark", definition=GRAMMAR)
 
 
@@ -83,6 +89,7 @@ async def write_patch(patch: str | Patch, ctx: ToolContext, tracker: TurnDiffTra
             raise RespondToModel("patch rejected: empty patch")
         if parsed.environment is not None:
             raise RespondToModel("apply_patch environment selection is unavailable for this turn")
+        ctx = await ctx.seeing(*(os.path.join(cwd, path) for path in _named(parsed)))
         planned = plan(parsed, ctx.files.layer, cwd)
     except PatchError as error:
         raise RespondToModel(f"apply_patch verification failed: {error.verification_text}") from error
@@ -95,7 +102,7 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
     changes = tuple(map(_file_change, planned.operations))
 
     async def attempt(access: Access) -> None:
-        carry_out(planned, changes, ctx, access, tracker, cwd)
+        await carry_out(planned, changes, ctx, access, tracker, cwd)
 
     effect = PatchEffect(
         cwd=cwd,
@@ -108,7 +115,7 @@ async def write_plan(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker, 
     record(planned, ctx, tracker)
 
 
-def carry_out(
+async def carry_out(
     planned: Plan,
     changes: tuple[FileChange, ...],
     ctx: ToolContext,
@@ -116,12 +123,17 @@ def carry_out(
     tracker: TurnDiffTracker,
     cwd: str,
 ) -> None:
-    """Write a plan with the access that was granted; `changes` are what it does, for people. Raises
-    `RespondToModel`."""
+    """Write a plan with the access that was granted; `changes` are what it does, for people. The user's editor learns
+    of it. Raises `RespondToModel`."""
+    opened, layer = ctx.files.opened, access.files.layer
+    if not await ctx.files.is_still_seen(layer):
+        raise RespondToModel(CHANGED)
     ctx.emit(PatchApplyBegin(call_id=ctx.call_id, changes=changes, cwd=cwd))
     try:
-        with tracker.writing(_touched(planned)):
-            apply(planned, access.files.layer, journal=access.files.journal)
+        with tracker.writing(_touched(planned), opened):
+            apply(planned, OpenedFiles(layer, opened) if opened else layer, journal=access.files.journal)
+            for text in await ctx.files.save(_written(planned)):
+                ctx.emit(WarningEvent(message=text))
     except PatchError as error:
         ctx.emit(PatchApplyEnd(call_id=ctx.call_id, success=False, stderr=str(error)))
         raise RespondToModel(str(error)) from error
@@ -133,6 +145,19 @@ def record(planned: Plan, ctx: ToolContext, tracker: TurnDiffTracker) -> None:
     diff = tracker.record(ctx.turn_id, map(_turn_change, planned.operations))
     if diff:
         ctx.emit(TurnDiff(unified_diff=diff))
+
+
+def _named(patch: Patch) -> Iterator[str]:
+    for hunk in patch.hunks:
+        yield hunk.path
+        if isinstance(hunk, UpdateFile) and hunk.move_to is not None:
+            yield hunk.move_to
+
+
+def _written(planned: Plan) -> Iterator[tuple[str, bytes]]:
+    """Yield the absolute path and the content of each file that the plan leaves."""
+    last = {operation.target: operation.after for operation in planned.operations}
+    return ((path, data) for path, data in last.items() if data is not None)
 
 
 def told(planned: Plan) -> str:
@@ -149,7 +174,15 @@ def _file_change(operation: Operation) -> FileChange:
         added=operation.added,
         deleted=operation.deleted,
         unified_diff=operation.unified_diff(),
+        old_text=_text(operation.before, operation.encodings[0]),
+        new_text=_text(operation.after, operation.encodings[1]),
     )
+
+
+def _text(data: bytes | None, encoding: Encoding | None) -> str | None:
+    if data is None:
+        return None
+    return encodable(decoded(data)[0] if encoding is None else encoding.decode(data))
 
 
 def _turn_change(operation: Operation) -> Change:

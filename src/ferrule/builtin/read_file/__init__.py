@@ -17,6 +17,7 @@ from ferrule.tools.action import Action, Observation
 from ferrule.tools.context import ToolContext
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.executor import ToolExecutor
+from ferrule.tools.tasks import run_blocking
 
 DESCRIPTION = """\
 Read a text file with 1-indexed line numbers. Mode "slice" (the default) returns a range of lines; mode "indentation" \
@@ -76,42 +77,46 @@ MARGIN = 200
 
 
 class ReadFileExecutor(ToolExecutor[ReadFileAction, ReadFileObservation]):
-    """Runs on a thread: a long file takes a while."""
+    """Reads on a thread: a long file takes a while."""
 
-    def __call__(self, action: ReadFileAction, ctx: ToolContext) -> ReadFileObservation:
+    async def __call__(self, action: ReadFileAction, ctx: ToolContext) -> ReadFileObservation:
         """Return the lines asked for. Raises `RespondToModel`."""
-        offset = whole(action.offset, "offset", 1)
-        limit = whole(action.limit, "limit", DEFAULT_LIMIT)
-        if offset < 1:
-            raise RespondToModel("offset must be a 1-indexed line number")
-        if limit < 1:
-            raise RespondToModel("limit must be greater than zero")
-        if action.mode not in (None, "slice", "indentation"):
-            raise RespondToModel(f'mode must be "slice" or "indentation", not {action.mode!r}')
-        path = ctx.files.shown_path(action.file_path)
-        if not os.path.isabs(action.file_path):
-            raise RespondToModel("file_path must be an absolute path")
-        choice = _slice(offset, limit)
-        if action.mode == "indentation":
-            choice = _block(offset, limit, action.indentation or Indentation())
-        first = offset
+        return await run_blocking(_read, action, await ctx.seeing(action.file_path))
 
-        def take(file: Source) -> list[bytes]:
-            nonlocal first
-            first, lines = choice(file)
-            return lines
 
-        try:
-            with ctx.files.open(path) as file:
-                empty = offset == 1 and os.fstat(file.fileno()).st_size == 0
-                lines, encoding = ([], PLAIN) if empty else read_lines(file, f"failed to read file: {path}", take)
-        except OSError as error:
-            raise RespondToModel(f"failed to read file: {reason(error)}") from error
-        return ReadFileObservation(
-            first=first,
-            lines=[shown_line(line) for line in lines],
-            encoding=None if encoding.is_utf8 else encoding.described,
-        )
+def _read(action: ReadFileAction, ctx: ToolContext) -> ReadFileObservation:
+    offset = whole(action.offset, "offset", 1)
+    limit = whole(action.limit, "limit", DEFAULT_LIMIT)
+    if offset < 1:
+        raise RespondToModel("offset must be a 1-indexed line number")
+    if limit < 1:
+        raise RespondToModel("limit must be greater than zero")
+    if action.mode not in (None, "slice", "indentation"):
+        raise RespondToModel(f'mode must be "slice" or "indentation", not {action.mode!r}')
+    path = ctx.files.shown_path(action.file_path)
+    if not os.path.isabs(action.file_path):
+        raise RespondToModel("file_path must be an absolute path")
+    choice = _slice(offset, limit)
+    if action.mode == "indentation":
+        choice = _block(offset, limit, action.indentation or Indentation())
+    first = offset
+
+    def take(file: Source) -> list[bytes]:
+        nonlocal first
+        first, lines = choice(file)
+        return lines
+
+    try:
+        with ctx.files.open(path) as file:
+            empty = offset == 1 and os.fstat(file.fileno()).st_size == 0
+            lines, encoding = ([], PLAIN) if empty else read_lines(file, f"failed to read file: {path}", take)
+    except OSError as error:
+        raise RespondToModel(f"failed to read file: {reason(error)}") from error
+    return ReadFileObservation(
+        first=first,
+        lines=[shown_line(line) for line in lines],
+        encoding=None if encoding.is_utf8 else encoding.described,
+    )
 
 
 Choice = Callable[[Source], tuple[int, list[bytes]]]
