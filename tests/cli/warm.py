@@ -135,7 +135,7 @@ def _command(order: dict[str, Any], files: list[int], tell: int) -> NoReturn:
         code = left.code
     except BaseException:  # noqa: BLE001 - shown as the interpreter would
         traceback.print_exc()
-    new = [name for name in sys.modules.keys() - had if name.startswith(("ferrule.", "mcp."))]
+    new = [name for name in sys.modules.keys() - had if name.startswith(("ferrule.", "mcp.", "acp."))]
     os.write(tell, " ".join(new).encode())
     sys.stdout.flush()
     sys.stderr.flush()

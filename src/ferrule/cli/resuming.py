@@ -12,12 +12,9 @@ from ferrule.session.opening import Given, resume_settings, settings_to_go_on
 from ferrule.session.rollout import StoredSession
 
 
-def resumed(
-    options: argparse.Namespace, session_id: str | None, settings_in: Callable[[str], Settings]
-) -> tuple[Settings, StoredSession]:
-    """Return the settings of the session's own directory, then its directory and rights, unless the user gave
-    others. `settings_in` loads those of a directory."""
-    given = Given(
+def given_by(options: argparse.Namespace) -> Given:
+    """Return what the user gave anew for a stored session."""
+    return Given(
         cwd=options.directory is not None,
         sandbox=is_given(options, "sandbox", "sandbox_mode") or options.container_image is not None,
         approval=is_given(options, "approval", "approval_policy"),
@@ -25,6 +22,14 @@ def resumed(
         or is_given(options, "", "model_provider"),
         tools=is_given(options, "", "tools"),
     )
+
+
+def resumed(
+    options: argparse.Namespace, session_id: str | None, settings_in: Callable[[str], Settings]
+) -> tuple[Settings, StoredSession]:
+    """Return the settings of the session's own directory, then its directory and rights, unless the user gave
+    others. `settings_in` loads those of a directory."""
+    given = given_by(options)
     if not given.sandbox and (options.add_dir or is_given(options, "", "sandbox_workspace_write")):
         raise UsageError("`resume` restores the session's sandbox: to change its roots, give its mode too, with -s")
     here = working_directory(options.directory) if given.cwd or os.path.exists(os.curdir) else "/"

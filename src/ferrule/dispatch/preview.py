@@ -63,7 +63,8 @@ class Preview(Dispatcher):
 
         def looking(invocation: ToolInvocation, caller: ToolCaller) -> ToolContext:
             ctx = context(invocation, caller)
-            return msgspec.structs.replace(ctx, host=host, files=Files(ctx.files.layer, ctx.cwd, buffers=ctx.files.buffers))
+            files = Files(ctx.files.layer, ctx.cwd, buffers=ctx.files.buffers)
+            return msgspec.structs.replace(ctx, host=host, files=files)
 
         super().__init__(registry, looking, asks_for_risk=asks_for_risk)
 

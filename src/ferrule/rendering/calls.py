@@ -10,6 +10,7 @@ from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.execpolicy import command_text
 from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
 from ferrule.protocol.errors import RespondToModel
+from ferrule.protocol.events import PlanStep
 from ferrule.protocol.items import (
     ApplyPatchCall,
     ComputerCall,
@@ -108,6 +109,18 @@ def read_call(view: ItemView) -> Call | None:
         case ToolSearchCall(execution="client", arguments=arguments):
             return ToolCall("tool_search", msgspec.json.decode(arguments))
     return None
+
+
+def planned_in(call: PlanCall) -> tuple[PlanStep, ...]:
+    """Return the plan that a call brought; none where it is not one."""
+    try:
+        return msgspec.convert(call.arguments, _Planned).plan
+    except msgspec.ValidationError:
+        return ()
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    plan: tuple[PlanStep, ...]
 
 
 def call_line(call: Call) -> str:

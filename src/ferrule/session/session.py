@@ -230,6 +230,11 @@ class Session(LoopBound):
         return self._turn is not None
 
     @property
+    def window(self) -> int | None:
+        """Tokens that a request may have; None if nobody said it."""
+        return self._compactor.window
+
+    @property
     def has_children_at_work(self) -> bool:
         """Whether a sub-agent works, perhaps beyond the turn that started it."""
         return any(not child.status.is_final for child in self._dialogue.children.infos())

@@ -70,6 +70,8 @@ class Talk:
         self.session: Session | None = None
         self.said: list[str] = []
         """What each turn began with; empty where it is not known."""
+        self.failure: FerruleError | None = None
+        """What the last turn failed with."""
         self._pending = PendingTable()
         """Questions that come before the session."""
         self._waiting: list[Words] = []
@@ -112,6 +114,10 @@ class Talk:
     async def confirmed(self, sources: Sources) -> Configuration:
         """Load the configuration again, after the user was asked about the project's files."""
         return await load_asking(sources, self, self._pending)
+
+    async def wake(self, session_id: str) -> None:
+        """Open the session again after `close`, as it was. Raises what `open_session` does."""
+        await self._open(self.settings, self._stored(session_id), session_id)
 
     async def close(self) -> None:
         """Close the session, if one is open, and end the user's commands."""
@@ -225,8 +231,11 @@ class Talk:
             self._working = False
 
     async def _turn(self, session: Session, words: Words) -> None:
-        with suppress(FerruleError):  # the event of its end has told it
+        self.failure = None
+        try:
             await session.run(words)
+        except FerruleError as error:  # the event of its end has told it
+            self.failure = error
         if left := session.unread():
             self._waiting.append(left)
 
@@ -281,11 +290,9 @@ class Talk:
 
     def answer(self, request_id: str, answer: Answer) -> None:
         """Answer a question, if it still waits."""
-        with suppress(UsageError):
-            if self.session is None:
-                self._pending.decide(request_id, answer)
-            else:
-                self.session.decide(request_id, answer)
+        for decide in (self._pending.decide, *([] if self.session is None else [self.session.decide])):
+            with suppress(UsageError):
+                decide(request_id, answer)
 
 
 def _turns(stored: StoredSession, home: str) -> list[str]:

@@ -96,7 +96,7 @@ def _plain(text: str) -> str:
 
 def held_file(data: bytes) -> FileIO:
     """Return a file to read that holds this; it has no name."""
-    file = TemporaryFile(buffering=0)
+    file = TemporaryFile(buffering=0)  # noqa: SIM115 - whoever reads it closes it
     file.write(data)
     file.seek(0)
     assert isinstance(file, FileIO)

@@ -26,7 +26,7 @@ class Files:
     `buffers` are those of the user's editor, and `opened` what it holds and the disk does not.
     """
 
-    __slots__ = ("buffers", "cwd", "journal", "layer", "opened", "touched")
+    __slots__ = ("buffers", "cwd", "journal", "layer", "opened", "seen", "touched")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class Files:
         self.layer: FileLayer = OpenedFiles(layer, opened) if opened else layer
         self.buffers = buffers
         self.opened = opened
+        self.seen: tuple[str, ...] = ()
+        """The absolute paths at which the editor was asked."""
         self.cwd = cwd
         self.touched = touched
         self.journal = journal
@@ -55,15 +57,15 @@ class Files:
             return self
         absolute = [os.path.normpath(os.path.join(self.cwd, path)) for path in paths]
         opened = await opened_at(absolute, self.buffers, self.layer)
-        return Files(
-            self.layer, self.cwd, self.touched, journal=self.journal, buffers=self.buffers, opened=opened
-        )
+        files = Files(self.layer, self.cwd, self.touched, journal=self.journal, buffers=self.buffers, opened=opened)
+        files.seen = tuple(absolute)
+        return files
 
     async def is_still_seen(self, layer: FileLayer) -> bool:
         """Whether the user's editor still holds what it held."""
         if self.buffers is None:
             return True
-        return await opened_at(self.opened, self.buffers, layer) == self.opened
+        return await opened_at(self.seen, self.buffers, layer) == self.opened
 
     async def save(self, written: Iterable[tuple[str, bytes]]) -> list[str]:
         """Tell the user's editor what was written; return what it did not take."""

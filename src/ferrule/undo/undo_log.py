@@ -84,9 +84,7 @@ class UndoLog:
         self._edited = set()
 
     @contextmanager
-    def writing(
-        self, paths: Sequence[str], opened: Mapping[str, bytes] = NOTHING_OPENED
-    ) -> Iterator[None]:
+    def writing(self, paths: Sequence[str], opened: Mapping[str, bytes] = NOTHING_OPENED) -> Iterator[None]:
         """Note what the body does to these paths and to the missing folders above them. Nothing before the first
         turn. `opened` is what an editor holds at some of them, and what they go back to."""
         if self._turn_id is None:

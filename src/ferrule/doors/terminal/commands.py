@@ -6,21 +6,12 @@ from typing import Protocol
 import msgspec
 
 from ferrule.doors.terminal.pickers import Item, session_item
-from ferrule.memory import MemoryStore
 from ferrule.prompts import CustomPrompt, custom_prompts
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.permissions import AskForApproval, as_approval_policy
-from ferrule.protocol.prices import money
+from ferrule.session.facts import DIFF, INIT, agents_of, memories_in, servers_of, skills_of, status_of, tools_of
 from ferrule.session.index import SessionIndex
-from ferrule.session.skills import installed
 from ferrule.session.talk import Talk
-
-INIT = """\
-Look at this project and write an AGENTS.md at its top for those who will work here: what it is, how it is laid out, \
-the commands that build, test and check it, and the conventions that its code follows. Keep it under a page. If there \
-is one already, improve it."""
-
-DIFF = "git --no-pager diff HEAD && git ls-files --others --exclude-standard | sed 's/^/new file: /'"
 
 
 class Target(Protocol):
@@ -103,16 +94,8 @@ POLICIES = {
 
 
 async def _status(desk: Target, word: str) -> None:
-    session = desk.talk.session
-    if session is None:
-        return
-    settings, spent = session.settings, session.spent
-    cost = "" if session.cost is None else f", cost {money(session.cost)}"
-    desk.note(
-        f"session   {session.id}\nmodel     {session.model_name}\ndirectory {settings.cwd}\n"
-        f"sandbox   {settings.sandbox_policy.__struct_config__.tag}\napproval  {settings.approval_policy}\n"
-        f"tokens    {spent.input_tokens:,} in ({spent.cached_input_tokens:,} cached), {spent.output_tokens:,} out{cost}"
-    )
+    if (session := desk.talk.session) is not None:
+        desk.note(status_of(session))
 
 
 async def _diff(desk: Target, word: str) -> None:
@@ -158,33 +141,25 @@ async def _undo(desk: Target, word: str) -> None:
 
 
 async def _mcp(desk: Target, word: str) -> None:
-    session = desk.talk.session
-    servers = {} if session is None else session.settings.mcp_servers
-    lines = [f"{name}: {desk.mcp_states.get(name, 'not started')}" for name in servers]
-    desk.note("\n".join(lines) or "there are no MCP servers; `ferrule mcp add` adds one")
+    if (session := desk.talk.session) is not None:
+        desk.note(servers_of(session.settings, desk.mcp_states))
 
 
 async def _tools(desk: Target, word: str) -> None:
     if (session := desk.talk.session) is not None:
-        names = sorted(f"{space}.{name}" if space else name for space, name in session.toolset.current()[1])
-        desk.note("\n".join(names) or "there are no tools")
+        desk.note(tools_of(session))
 
 
 async def _skills(desk: Target, word: str) -> None:
-    found = installed(desk.talk.settings).used
-    lines = [f"{skill.name}: {skill.description}" for skill in found]
-    desk.note("\n".join(lines) or "there are no skills")
+    desk.note(skills_of(desk.talk.settings))
 
 
 async def _agents(desk: Target, word: str) -> None:
-    roles = desk.talk.settings.agents
-    lines = [f"{name}: {role.description}".rstrip(": ") for name, role in roles.items()]
-    desk.note("\n".join(lines) or "no kinds of sub-agents are configured ([agents.NAME])")
+    desk.note(agents_of(desk.talk.settings))
 
 
 async def _memory(desk: Target, word: str) -> None:
-    memories = MemoryStore(desk.talk.settings.home).all()
-    desk.note("\n".join(f"{one.id}: {one.summary}" for one in memories) or "nothing is remembered")
+    desk.note(memories_in(desk.talk.settings.home))
 
 
 async def _init(desk: Target, word: str) -> None:

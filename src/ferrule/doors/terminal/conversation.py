@@ -3,8 +3,6 @@
 import traceback
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from ferrule._version import __version__
 from ferrule.doors.terminal.cell import Cell
 from ferrule.doors.terminal.cells import (
@@ -67,6 +65,7 @@ from ferrule.rendering.calls import (
     PatchCall,
     PlanCall,
     call_line,
+    planned_in,
     read_call,
 )
 from ferrule.rendering.undone import undone_lines
@@ -380,7 +379,7 @@ class Conversation:
         """Take an item of a stored conversation: a message, reasoning or a call."""
         call = read_call(item.view)
         if isinstance(call, PlanCall):
-            self.plan = _plan_of(call) or self.plan
+            self.plan = planned_in(call) or self.plan
         if called_id(item.view) is None:
             self._complete(item)
         else:
@@ -402,18 +401,6 @@ class Conversation:
         self._calls.clear()
         self._edits.clear()
         self._arriving.clear()
-
-
-def _plan_of(call: PlanCall) -> tuple[PlanStep, ...]:
-    """Return the plan that a call brought; none where it is not one."""
-    try:
-        return msgspec.convert(call.arguments, _Planned).plan
-    except msgspec.ValidationError:
-        return ()
-
-
-class _Planned(msgspec.Struct, frozen=True):
-    plan: tuple[PlanStep, ...]
 
 
 def _of_session(event: Event | ToolEvent) -> Cell | None:

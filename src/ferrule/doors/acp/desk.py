@@ -1,0 +1,424 @@
+"""One session of a client: its prompts in turn, its questions, its settings."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from acp.exceptions import RequestError
+from acp.helpers import update_available_commands, update_current_mode
+from acp.interfaces import Client
+from acp.schema import (
+    ConfigOptionUpdate,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    PromptResponse,
+    RequestPermissionResponse,
+    ToolCallUpdate,
+    Usage,
+    UsageUpdate,
+)
+from pydantic import BaseModel, ValidationError
+
+from ferrule.config import Configuration, Sources
+from ferrule.doors.acp import asking
+from ferrule.doors.acp.choices import MODE, Option, check_mode, chosen, mode_of, options_of
+from ferrule.doors.acp.commands import Command, available, command_in
+from ferrule.doors.acp.updates import Updates
+from ferrule.doors.acp.words import Block, command_text, words_of
+from ferrule.history.compaction import is_words_of_user
+from ferrule.history.pairs import answered_id
+from ferrule.model.stream import ModelError
+from ferrule.prompts import PREFIX, expand_prompt
+from ferrule.protocol.content import ContentPart
+from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.events import (
+    ElicitationRequest,
+    Event,
+    ExecApproval,
+    McpServerStatus,
+    TokenCount,
+    TokenUsage,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    UserInputRequest,
+)
+from ferrule.protocol.items import Message
+from ferrule.protocol.settings import Settings
+from ferrule.rendering.safe import safe
+from ferrule.session.rollout import StoredSession
+from ferrule.session.session import Session
+from ferrule.session.talk import Opening, Talk, as_words
+from ferrule.session.turn import TurnLimit
+from ferrule.tools.buffers import Buffers
+from ferrule.tools.events import ToolEvent
+from ferrule.tools.questions import Answer, NoAnswer, Question
+from ferrule.tools.tasks import end_tasks
+
+MAX_WAITING = 16
+"""Prompts of one session that wait for the one that runs: an editor sends one at a time."""
+MODELS_S = 3.0
+"""Seconds for a server to list its models; a session does not wait longer for it."""
+CLOSED = "the session is closed"
+"""Why a question of it has no answer."""
+
+
+class Line(NamedTuple):
+    """The way to a client: `show` sends an update of a session, `pace` waits until the client has read enough."""
+
+    client: Client
+    show: Callable[[str, BaseModel], None]
+    pace: Callable[[], Awaitable[None]]
+    terminals: bool = False
+    """The client shows a command's output as a terminal."""
+    has_forms: bool = False
+    """The client asks its user by forms."""
+
+
+class Place(NamedTuple):
+    """Where a session works. `load` loads its configuration with a mode; None is the configured one. `complete` adds
+    what the client brought."""
+
+    sources: Callable[[str | None], Sources]
+    load: Callable[[str | None], Configuration]
+    complete: Callable[[Settings], Settings]
+
+
+class Desk:
+    """Serves one session. `id` is the session's own, in every form that its settings take."""
+
+    def __init__(self, session_id: str, line: Line, place: Place, opening: Opening, buffers: Buffers) -> None:
+        self.id = session_id
+        self._line = line
+        self._place = place
+        self._opening = opening
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.talk = Talk(opening, self.show_event, line.pace, buffers)
+        self._updates = Updates(self.show, opening.settings.cwd, terminals=line.terminals)
+        self.mcp_states: dict[str, str] = {}
+        self._models: tuple[str, ...] = ()
+        self._turns = asyncio.Lock()
+        self._waiting = 0
+        self._cancelled = 0
+        """How often what ran was cancelled."""
+        self._closed = False
+        self._wanted: Settings | None = None
+        """The settings that hold from the next prompt on."""
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._ends: list[TurnCompleted | TurnFailed | TurnAborted] = []
+
+    async def open(self) -> None:
+        """Open the session. Raises what `open_session` does."""
+        await self.talk.open(self._opening.settings, self._opening.stored, self.id)
+        try:
+            async with asyncio.timeout(MODELS_S):
+                self._models = await self.talk.models()
+        except (TimeoutError, ModelError):
+            self._models = ()  # the one that is used is known
+
+    @property
+    def session(self) -> Session:
+        """The open session. Raises `UsageError` where it is closed."""
+        if self.talk.session is None:
+            raise UsageError(CLOSED)
+        return self.talk.session
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the next turn."""
+        return self._wanted or self.talk.settings
+
+    def options(self) -> list[Option]:
+        """Return what can be chosen, with what is chosen."""
+        model = self.settings.model.model or self.talk.model_name
+        return options_of(self.settings, model, self._models)
+
+    def show(self, update: BaseModel) -> None:
+        """Send an update."""
+        self._line.show(self.id, update)
+
+    def note(self, text: str) -> None:
+        """See `Target`."""
+        self._updates.note(text)
+
+    def greet(self) -> None:
+        """Tell a client that knows the session which commands there are, and what it should know."""
+        self.show(update_available_commands(available(self.talk.settings)))
+        for text in self._opening.warnings:
+            self.note(f"⚠ {text}")
+
+    def replay(self, stored: StoredSession) -> None:
+        """Tell a client what was said in a stored session."""
+        for response in stored.responses:
+            for item in response:
+                view, answered = item.view, answered_id(item.view)
+                if isinstance(view, Message) and view.role == "user":
+                    if is_words_of_user(item):
+                        self._updates.said(_parts(view.content))
+                elif answered is not None:
+                    self._updates.answered(answered, getattr(view, "output", ""))
+                else:
+                    self._updates.stored(item)
+        self._updates.on_event(TurnAborted(turn_id=""))
+        if stored.damage:
+            self.note(f"⚠ {stored.damage}")
+
+    def show_event(self, event: Event | ToolEvent) -> None:
+        """Show an event of the session, which a tool may send from a thread of its own."""
+        if threading.get_ident() == self._thread:
+            self._show_event(event)
+        else:
+            self._loop.call_soon_threadsafe(self._show_event, event)
+
+    def _show_event(self, event: Event | ToolEvent) -> None:
+        match event:
+            case ExecApproval() | UserInputRequest() | ElicitationRequest():
+                self._asking[event.request_id] = asyncio.create_task(self._ask(event))
+                return
+            case McpServerStatus(server=server, status=status, message=message):
+                self.mcp_states[server] = f"{status} {message}".strip()
+            case TokenCount(usage=usage):
+                self._show_usage(usage)
+            case TurnCompleted() | TurnFailed() | TurnAborted():
+                self._ends.append(event)
+        self._updates.on_event(event)
+
+    def _show_usage(self, usage: TokenUsage) -> None:
+        session = self.talk.session
+        window = None if session is None else session.window
+        if session is not None and window is not None:
+            cost = None if session.cost is None else {"amount": session.cost, "currency": "USD"}
+            self.show(
+                UsageUpdate.model_validate(
+                    {"session_update": "usage_update", "used": session.history.tokens, "size": window, "cost": cost}
+                )
+            )
+
+    async def prompt(self, blocks: Sequence[Block]) -> PromptResponse:
+        """Run a turn, or a command, when those before have ended. Raises `FerruleError`."""
+        words, command = words_of(blocks), command_in(command_text(blocks))
+        if (text := command_text(blocks)).startswith(PREFIX):
+            words = as_words(expand_prompt(text, self.talk.settings.home))
+        if command is not None and command.says:
+            words = as_words(command.says)
+        if self._waiting >= MAX_WAITING:
+            raise UsageError(f"{MAX_WAITING} prompts of this session wait already")
+        cancelled = self._cancelled
+        self._waiting += 1
+        try:
+            async with self._turns:
+                return await self._run(words, command, cancelled)
+        finally:
+            self._waiting -= 1
+
+    async def _run(self, words: tuple[ContentPart, ...], command: Command | None, cancelled: int) -> PromptResponse:
+        """Do it unless it was cancelled since."""
+        await self._wake()
+        if self._cancelled == cancelled:
+            await self._confirm()
+            await self._settle_telling()
+        if self._cancelled != cancelled:
+            return PromptResponse(stop_reason="cancelled")
+        try:
+            if command is None or command.run is None:
+                return await self._turn(words, cancelled)
+            await command.run(self)
+            return PromptResponse(stop_reason="end_turn" if self._cancelled == cancelled else "cancelled")
+        finally:
+            await self._settle_telling()
+
+    async def _turn(self, words: tuple[ContentPart, ...], cancelled: int) -> PromptResponse:
+        self._ends.clear()
+        self.session  # noqa: B018 - it must be open
+        self.talk.say(words)
+        await self.talk.work()
+        end = self._ends[-1] if self._ends else None
+        await self._withdraw("the turn has ended")
+        if self._cancelled != cancelled or isinstance(end, TurnAborted):
+            return PromptResponse(stop_reason="cancelled")
+        if isinstance(end, TurnFailed):
+            if isinstance(self.talk.failure, TurnLimit):
+                self.note(f"⚠ {end.message}")
+                return PromptResponse(stop_reason="max_turn_requests")
+            raise ModelError(end.message)
+        return PromptResponse(stop_reason="end_turn", usage=None if end is None else _usage(end.usage))
+
+    async def cancel(self) -> None:
+        """End what runs and what waits, also the questions."""
+        self._cancelled += 1
+        self.talk.interrupt()
+        await self._withdraw("the turn was cancelled")
+
+    async def _withdraw(self, reason: str) -> None:
+        asked = dict(self._asking)
+        await end_tasks(asked.values())
+        for request_id in asked:
+            self.talk.answer(request_id, NoAnswer(reason))
+
+    async def choose(self, option: str, value: object) -> None:
+        """Let something hold from the next prompt on. Raises `UsageError`."""
+        if not isinstance(value, str):
+            raise UsageError(f"the value of {option!r} is one of its names")
+        if option == MODE:
+            self._wanted = await self._in_mode(check_mode(value, self.talk.settings))
+        else:
+            self._wanted = chosen(self.settings, option, value)
+        if not self._turns.locked():
+            async with self._turns:
+                await self._settle()
+
+    async def _in_mode(self, mode: str) -> Settings:
+        """Return the settings of a mode: the configured ones of it, and all else as it is."""
+        now = self.settings
+        if mode == mode_of(now):
+            return now
+        configured = self._place.load(mode).settings
+        return msgspec.structs.replace(now, sandbox_policy=configured.sandbox_policy)
+
+    async def _settle(self) -> None:
+        """Go on under the settings that are wanted, where nothing runs. Raises what `Talk.change` does."""
+        wanted, before = self._wanted, self.talk.settings
+        self._wanted = None
+        if wanted is None or wanted == before:
+            return
+        if self.talk.session is None:
+            self.talk.settings = wanted
+        await self.talk.change(wanted)
+        if mode_of(self.talk.settings) != mode_of(before):
+            self.show(update_current_mode(mode_of(self.talk.settings)))
+        self.show(ConfigOptionUpdate(session_update="config_option_update", config_options=self.options()))
+
+    async def _settle_telling(self) -> None:
+        try:
+            await self._settle()
+        except FerruleError as error:
+            self.note(f"⚠ {error}")
+
+    async def _confirm(self) -> None:
+        """Ask once about files of the project that the user has not confirmed."""
+        sources = self._opening.sources
+        if sources is None:
+            return
+        self._opening = msgspec.structs.replace(self._opening, sources=None)
+        before = self._place.complete(self._place.load(None).settings)
+        loaded = await self.talk.confirmed(sources)
+        confirmed = self._place.complete(loaded.settings)
+        if confirmed != before:
+            now = self.settings
+            self._wanted = msgspec.structs.replace(
+                confirmed, sandbox_policy=now.sandbox_policy, approval_policy=now.approval_policy, model=now.model
+            )
+
+    async def _ask(self, question: Question) -> None:
+        """Ask the client's user, and hand the answer over."""
+        try:
+            answer = await self._answer(question)
+        except RequestError as error:
+            answer = NoAnswer(f"the editor did not ask its user: {error}")
+        except (ValidationError, ConnectionError):
+            answer = NoAnswer("the editor's answer cannot be read")
+        finally:
+            self._asking.pop(question.request_id, None)
+        self.talk.answer(question.request_id, answer)
+
+    async def _answer(self, question: Question) -> Answer:
+        match question:
+            case ExecApproval():
+                return await self._approval(question)
+            case UserInputRequest():
+                return await self._user_input(question)
+            case ElicitationRequest():
+                return await self._elicitation(question)
+
+    async def _approval(self, question: ExecApproval) -> Answer:
+        """Ask about a call. A host is asked about beside the call that runs."""
+        apart = question.kind == asking.NETWORK
+        name = question.request_id if apart else question.call_id
+        call_id = self._updates.call_id(name, question.agent_id)
+        call = asking.call_of(question, call_id, self.talk.settings.cwd)
+        answer = await self._permission(call, asking.options_of(question))
+        decision = asking.decision_of(question, answer)
+        self._updates.decided(call_id, allowed=decision.decision in asking.ALLOWED, apart=apart)
+        return decision
+
+    async def _permission(self, call: ToolCallUpdate, options: Sequence[Any]) -> RequestPermissionResponse:
+        return await self._line.client.request_permission(session_id=self.id, tool_call=call, options=list(options))
+
+    async def _user_input(self, question: UserInputRequest) -> Answer:
+        asked = asking.asked_in(question)
+        if self._line.has_forms:
+            return await self._form(asked)
+        answers: dict[str, object] = {}
+        for number, one in enumerate(asked):
+            options = asking.choices_of(one)
+            if not options:
+                return NoAnswer(asking.NOT_ASKED)
+            call_id = self._updates.call_id(f"{question.request_id}:{number}", question.agent_id)
+            call = asking.question_call(one, call_id)
+            label = asking.choice_in(one, await self._permission(call, options))
+            if label is None:
+                return NoAnswer(asking.NO_ANSWER)
+            answers[asking.name_of(one, number)] = label
+        return asking.answers_in(asked, answers)
+
+    async def _form(self, asked: Sequence[dict[str, Any]]) -> Answer:
+        message = "\n\n".join(str(one.get("question", "")) for one in asked)
+        answer = asking.elicited(await self._elicit(message, asking.form_of(asked)))
+        if answer.action != "accept" or not isinstance(answer.content, dict):
+            return NoAnswer("the user declined to answer")
+        return asking.answers_in(asked, answer.content)
+
+    async def _elicitation(self, question: ElicitationRequest) -> Answer:
+        if not self._line.has_forms:
+            return NoAnswer(asking.NOT_ASKED)
+        schema = ElicitationSchema.model_validate(question.schema or {})
+        return asking.elicited(await self._elicit(f"The MCP server {question.server} asks: {question.message}", schema))
+
+    async def _elicit(self, message: str, schema: ElicitationSchema) -> object:
+        mode = ElicitationFormSessionMode(session_id=self.id, requested_schema=schema)
+        return await self._line.client.create_elicitation(message=safe(message), mode=mode)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing of the session runs."""
+        return not self._turns.locked() and not self.talk.is_working and self.talk.session is not None
+
+    async def rest(self) -> None:
+        """Close what the session holds; its next prompt opens it again."""
+        async with self._turns:
+            session = self.talk.session
+            if session is not None and not session.has_children_at_work and session.is_stored_whole:
+                await self.talk.close()
+
+    async def _wake(self) -> None:
+        if self.talk.session is None and not self._closed:
+            await self.talk.wake(self.id)
+
+    async def close(self) -> None:
+        """End the session and all that runs in it."""
+        self._cancelled += 1
+        self._closed = True
+        self._updates.stop()
+        await self._withdraw(CLOSED)
+        await self.talk.close()
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do something once the answer that is being made has been sent."""
+        self._loop.call_soon(work)
+
+
+def _parts(content: str | tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
+    return as_words(content) if isinstance(content, str) else content
+
+
+def _usage(usage: TokenUsage) -> Usage:
+    return Usage(
+        total_tokens=usage.total_tokens,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        thought_tokens=usage.reasoning_output_tokens,
+        cached_read_tokens=usage.cached_input_tokens,
+        cached_write_tokens=usage.cache_write_input_tokens,
+    )

@@ -1,0 +1,119 @@
+"""The SDK's transport over standard input and output: lines that are no message get an error and end nothing."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from ferrule.doors.acp.messages import TOO_MANY, NoMessage, encode_message, read_message
+from ferrule.mcp.lines import LineSplitter
+from ferrule.protocol.json_text import JsonObject
+from ferrule.stdio import Outbox, write_all
+from ferrule.tools.tasks import run_blocking
+
+CHUNK = 64 * 1024
+"""Bytes read at once: what a pipe holds."""
+
+MAX_OPEN = 256
+"""Requests that are served at once: more than an editor waits for, few enough that one which floods us costs little."""
+
+GRACE_S = 1.5
+"""Seconds after the end of the input in which what was asked before is still answered: scripts write their requests and
+close. With the end of what runs longer it stays far below 6."""
+
+HEARD = frozenset({"session/cancel"})
+"""The notifications that we know; others are passed over, as JSON-RPC wants it."""
+
+
+class Lines:
+    """Moves messages between the SDK and two descriptors. `receive` ends with the input, and when nobody reads what we
+    write."""
+
+    def __init__(self, source: int, sink: int, outbox: Outbox) -> None:
+        self._messages = _lines_of(source)
+        self._sink = sink
+        self._outbox = outbox
+        self._open: set[str | int] = set()
+        self._answered = asyncio.Event()
+
+    async def receive(self) -> JsonObject | None:
+        """Return the next message that is one; None at the end."""
+        lost = asyncio.ensure_future(self._outbox.lost.wait())
+        reading: asyncio.Future[tuple[bytes, bool] | None] | None = None
+        try:
+            while True:
+                reading = asyncio.ensure_future(anext(self._messages, None))
+                await asyncio.wait([reading, lost], return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    return None
+                if (found := reading.result()) is None:
+                    await self._settled()
+                    return None
+                if (message := self._taken(*found)) is not None:
+                    return message
+        finally:
+            lost.cancel()
+            if reading is not None:
+                reading.cancel()
+
+    def _taken(self, line: bytes, whole: bool) -> JsonObject | None:
+        try:
+            message = read_message(line, whole=whole)
+            if "method" not in message:
+                return message
+            if "id" not in message:
+                return message if message["method"] in HEARD else None
+            if message["id"] in self._open:
+                raise NoMessage("a request with this id is still being served", request_id=message["id"])
+            if len(self._open) >= MAX_OPEN:
+                text = f"more than {MAX_OPEN} requests at once; try again later"
+                raise NoMessage(text, TOO_MANY, message["id"])
+        except NoMessage as error:
+            self._outbox.put(encode_message(error.answer))
+            return None
+        self._open.add(message["id"])
+        return message
+
+    async def send(self, message: JsonObject) -> None:
+        """Let a message be written."""
+        if "method" not in message:
+            self._open.discard(message["id"])
+            if not self._open:
+                self._answered.set()
+        self._outbox.put(encode_message(message))
+
+    async def _settled(self) -> None:
+        """Wait a moment for the answers to what was asked before the end."""
+        self._answered.clear()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), GRACE_S)
+
+    async def write(self) -> None:
+        """Write what is sent until cancelled, or until nobody reads it."""
+        while not self._outbox.lost.is_set():
+            lines = await self._outbox.take()
+            try:
+                await run_blocking(write_all, self._sink, b"".join(lines))
+            except OSError:
+                self._outbox.lose()
+                return
+            self._outbox.taken(lines)
+
+    async def close(self) -> None:
+        """Do nothing: whoever made the descriptors closes them."""
+
+
+async def _lines_of(source: int) -> AsyncIterator[tuple[bytes, bool]]:
+    """Yield the lines of a descriptor that are not empty until its end, and whether each is whole."""
+    splitter = LineSplitter()
+    try:
+        while data := await run_blocking(os.read, source, CHUNK):
+            for line, whole in splitter.feed(data):
+                if line.strip():
+                    yield line, whole
+    except OSError:  # a terminal that is gone: an end as any other
+        return
+    for line, whole in splitter.feed(b"\n"):
+        if line.strip():
+            yield line, whole

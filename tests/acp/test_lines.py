@@ -1,0 +1,353 @@
+"""A client that is no friend: bad lines, floods, answers that nobody asked for, and one that goes in every state."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.config import Configuration, Sources
+from ferrule.doors.acp import lines, run
+from ferrule.doors.acp.agent import Programs
+from ferrule.doors.acp.run import serve
+from ferrule.protocol.settings import ModelSettings, ProviderSettings
+from ferrule.session.opening import Given
+from ferrule.stdio import HIGH_BYTES, Outbox
+from ferrule.testing import Gate, ScriptedModel, Stall, function_call, message, step
+from ferrule.tools.tasks import run_blocking
+from tests.cli.command import COMMAND, Place
+from tests.cli.places import cold_place
+from tests.mcp_server.served import settings_in
+from tests.processes import running, until
+
+__all__ = ["cold_place"]
+
+SLEEP = "trap '' TERM HUP INT; sleep 1000; sleep 1000; :"
+
+
+class Pipes:
+    """The client's ends of two pipes."""
+
+    def __init__(self, into: int, out_of: int, folder: Path) -> None:
+        self.folder = folder
+        self._into, self._out_of = into, out_of
+        self._lines = b""
+        self._id = 0
+        self.serving: asyncio.Task[None] | None = None
+
+    async def send(self, line: bytes) -> None:
+        await run_blocking(_write_all, self._into, line)
+
+    async def say(self, **message: Any) -> None:
+        await self.send(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
+
+    async def ask(self, method: str, **params: Any) -> int:
+        self._id += 1
+        await self.say(id=self._id, method=method, params=params)
+        return self._id
+
+    async def hear(self) -> dict[str, Any]:
+        while b"\n" not in self._lines:
+            data = await run_blocking(os.read, self._out_of, 1 << 16)
+            assert data, "the server has closed its output"
+            self._lines += data
+        line, _, self._lines = self._lines.partition(b"\n")
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    async def until(self, method: str) -> dict[str, Any]:
+        """The next request or notification of a kind: the kind of an update, or a method."""
+        while True:
+            heard = await self.hear()
+            kind = heard.get("params", {}).get("update", {}).get("sessionUpdate")
+            if method in (kind, heard.get("method")):
+                return heard
+
+    async def answer(self, request_id: object) -> dict[str, Any]:
+        while True:
+            heard = await self.hear()
+            if "method" not in heard and heard.get("id") == request_id:
+                return heard
+
+    async def result(self, method: str, **params: Any) -> Any:
+        return (await self.answer(await self.ask(method, **params)))["result"]
+
+    async def begin(self) -> str:
+        """Greet, begin a session, return its id."""
+        await self.result("initialize", protocolVersion=1)
+        made = await self.result("session/new", cwd=str(self.folder / "work"), mcpServers=[])
+        return str(made["sessionId"])
+
+    async def prompt(self, session: str, text: str) -> int:
+        return await self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
+
+    def hang_up(self) -> None:
+        if self._into >= 0:
+            os.close(self._into)
+            self._into = -1
+
+    def stop_listening(self) -> None:
+        if self._out_of >= 0:
+            os.close(self._out_of)
+            self._out_of = -1
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+@asynccontextmanager
+async def piped(folder: Path, model: ScriptedModel) -> AsyncIterator[Pipes]:
+    """The door at the other end of two pipes."""
+    provider = ProviderSettings(name="scripted", base_url=model.base_url)
+    settings = settings_in(folder, model=ModelSettings(model="m"), provider=provider, tools=("shell_command",))
+    programs = Programs(
+        sources=lambda cwd, more, mode: Sources(cwd=cwd),
+        load=lambda sources: Configuration(settings=settings),
+        given=Given(cwd=True),
+        home=settings.home,
+    )
+    source, into = os.pipe()
+    out_of, sink = os.pipe()
+    pipes = Pipes(into, out_of, folder)
+    pipes.serving = asyncio.create_task(serve(programs, source, sink))
+    try:
+        yield pipes
+    finally:
+        pipes.hang_up()
+        async with asyncio.timeout(20):
+            await pipes.serving
+        pipes.stop_listening()
+        os.close(source)
+        os.close(sink)
+
+
+@pytest.mark.parametrize(
+    ("line", "request_id", "words"),
+    [
+        (b"{", None, "not JSON"),
+        (b'"\xff"', None, "not JSON"),
+        (b"[" * 100_000, None, "not JSON"),
+        (b"[]", None, "batches"),
+        (b"7", None, "a JSON object"),
+        (b"{}", None, "has a method"),
+        (b'{"id":null,"method":"m"}', None, "the id"),
+        (b'{"id":true,"method":"m"}', None, "the id"),
+        (b'{"id":[1],"result":1}', None, "the id"),
+        (b'{"id":3,"method":["m"]}', 3, "the method"),
+        (b'{"id":"x","method":"m","params":[1]}', "x", "params"),
+        (b'{"id":4}', 4, "an answer"),
+        (b'{"id":4,"error":"no"}', 4, "an answer"),
+        (b'{"id":5,"method":"no/such","params":{}}', 5, "Method not found"),
+        (b'{"id":6,"method":"_extension","params":{}}', 6, "Method not found"),
+        (b'{"id":7,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}', 7, "initialize comes first"),
+        (b'{"id":8,"method":"session/prompt","params":{"sessionId":[],"prompt":7}}', 8, "Invalid params"),
+        (b'{"id":9,"method":"session/new"}', 9, "Invalid params"),
+    ],
+)
+async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
+    tmp_path: Path, line: bytes, request_id: object, words: str
+) -> None:
+    with ScriptedModel([]) as model:
+        async with piped(tmp_path, model) as pipes:
+            await pipes.send(b"\n  \n" + line + b"\n")
+            heard = await pipes.hear()
+            assert heard["id"] == request_id and words in heard["error"]["message"] and heard["error"]["code"] < 0
+            assert len(json.dumps(heard)) < 1000
+            assert (await pipes.result("initialize", protocolVersion=1))["protocolVersion"] == 1
+
+
+async def test_what_nobody_asked_for_changes_nothing(tmp_path: Path) -> None:
+    with ScriptedModel([message("fine")]) as model:
+        async with piped(tmp_path, model) as pipes:
+            session = await pipes.begin()
+            for stray in (
+                {"id": 99, "result": {"outcome": {"outcome": "selected", "optionId": "approved"}}},
+                {"id": "x", "error": {"code": 1, "message": "no"}},
+                {"method": "no/such/notification", "params": {}},
+                {"method": "session/cancel", "params": {"sessionId": "nobody"}},
+                {"method": "session/cancel", "params": {"sessionId": session}},
+                {"method": "session/cancel"},
+            ):
+                await pipes.say(**stray)
+            done = await pipes.answer(await pipes.prompt(session, "go"))
+            assert "result" in done, str(done)[:500]
+            unknown = await pipes.answer(await pipes.prompt("nobody", "go"))
+            assert "there is no session" in unknown["error"]["message"]
+
+
+async def test_a_line_of_100_mb_gets_one_error(tmp_path: Path) -> None:
+    with ScriptedModel([]) as model:
+        async with piped(tmp_path, model) as pipes:
+            await pipes.send(b'{"jsonrpc":"2.0","id":77,"method":"session/prompt","params":{"prompt":"')
+            for _ in range(100):
+                await pipes.send(b"x" * (1 << 20))
+            await pipes.send(b'"}}\n')
+            heard = await pipes.hear()
+            assert heard["id"] == 77 and "longer than 32 MiB" in heard["error"]["message"]
+            await pipes.begin()
+
+
+async def test_a_flood_is_answered_with_errors_and_an_id_is_served_once(tmp_path: Path) -> None:
+    gate = Gate()
+    with ScriptedModel([step(message("x"), stall=Stall(gate=gate))]) as model:
+        async with piped(tmp_path, model) as pipes:
+            session = await pipes.begin()
+            first = await pipes.prompt(session, "go")
+            await pipes.say(id=first, method="session/list", params={})
+            assert "is still being served" in (await pipes.answer(first))["error"]["message"]
+            numbers = [await pipes.prompt(session, "more") for _ in range(lines.MAX_OPEN + 20)]
+            said = [(await pipes.answer(number))["error"]["message"] for number in numbers[16:]]
+            assert all("wait already" in text or "at once" in text for text in said)
+            await pipes.say(method="session/cancel", params={"sessionId": session})
+            assert (await pipes.answer(first))["result"]["stopReason"] == "cancelled"
+            gate.open()
+
+
+async def test_answers_without_sense_are_a_no(tmp_path: Path) -> None:
+    asks = {"command": "touch it", "sandbox_permissions": "require_escalated"}
+    answers: list[dict[str, Any]] = [
+        {"result": None},
+        {"result": {"outcome": "selected"}},
+        {"result": {"outcome": {"outcome": "selected", "optionId": ["approved"]}}},
+        {"error": {"code": -1, "message": "no window"}},
+    ]
+    calls = [[function_call("shell_command", asks, call_id=f"c{number}")] for number in range(len(answers))]
+    with ScriptedModel([*calls, [message("done")]]) as model:
+        async with piped(tmp_path, model) as pipes:
+            session = await pipes.begin()
+            turn = await pipes.prompt(session, "go")
+            for answer in answers:
+                asked = await pipes.until("session/request_permission")
+                await pipes.say(id=asked["id"], **answer)
+            assert (await pipes.answer(turn))["result"]["stopReason"] == "end_turn"
+        assert not (tmp_path / "work" / "it").exists()
+        assert "rejected by user" in model.last_request.outputs[0].text and "no window" in str(model.last_request.body)
+
+
+@pytest.mark.parametrize("state", ["before", "greeted", "idle", "streaming", "command", "question", "deaf"])
+async def test_a_client_that_goes_leaves_nothing_running(tmp_path: Path, state: str) -> None:
+    mark = f": goes{state}{os.getpid()}"
+    asked = {"command": "true", "sandbox_permissions": "require_escalated"}
+    steps: dict[str, Any] = {
+        "streaming": step(message("word " * 50), stall=Stall(at="word", gate=Gate())),
+        "command": [function_call("shell_command", {"command": f"{mark}; {SLEEP}"})],
+        "question": [function_call("shell_command", asked)],
+        "deaf": step(message("word " * 200_000)),
+    }
+    with ScriptedModel([steps.get(state, "done"), "done"]) as model:
+        async with piped(tmp_path, model) as pipes:
+            if state == "greeted":
+                await pipes.result("initialize", protocolVersion=1)
+            elif state != "before":
+                session = await pipes.begin()
+                if state in steps:
+                    await pipes.prompt(session, "go")
+                if state in ("streaming", "deaf"):
+                    await pipes.until("agent_message_chunk")
+                if state == "command":
+                    await until(lambda: bool(running(mark)))
+                if state == "question":
+                    await pipes.until("session/request_permission")
+            began = time.monotonic()
+            if state == "deaf":
+                pipes.stop_listening()
+            else:
+                pipes.hang_up()
+            assert pipes.serving is not None
+            await asyncio.wait_for(asyncio.shield(pipes.serving), 20)
+            assert time.monotonic() - began < 6 and not running(mark)
+
+
+class Measured(Outbox):
+    """Knows how much has waited at most."""
+
+    most = 0
+
+    def put(self, message: bytes) -> None:
+        super().put(message)
+        Measured.most = max(Measured.most, self._bytes)
+
+
+async def test_a_client_that_does_not_read_holds_up_its_turn_and_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "Outbox", Measured)
+    with ScriptedModel([message(" ".join(map(str, range(20_000))))]) as model:
+        async with piped(tmp_path, model) as pipes:
+            turn = await pipes.prompt(await pipes.begin(), "go")
+            await until(lambda: Measured.most > HIGH_BYTES)
+            done = await pipes.answer(turn)
+            assert done["result"]["stopReason"] == "end_turn"
+    assert Measured.most < HIGH_BYTES + 100_000
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, None])
+def test_signals_and_the_end_of_the_input_end_the_command_and_its_commands(cold_place: Place, how: int | None) -> None:
+    mark = f": signal{how}{os.getpid()}"
+    call = function_call("shell_command", {"command": f"{mark}; {SLEEP}"})
+    with ScriptedModel([[call], "done"]) as model:
+        flags = ["-m", "m", "--base-url", model.base_url, "-c", 'tools=["shell_command"]']
+        process = subprocess.Popen(
+            [*COMMAND, "acp", *flags], cwd=cold_place.cwd, env=cold_place.env(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        with process:
+            for line in (
+                {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
+                {"id": 1, "method": "session/new", "params": {"cwd": str(cold_place.cwd), "mcpServers": []}},
+            ):
+                process.stdin.write(json.dumps({"jsonrpc": "2.0"} | line).encode() + b"\n")
+                process.stdin.flush()
+                told = json.loads(process.stdout.readline())
+            prompt = {"sessionId": told["result"]["sessionId"], "prompt": [{"type": "text", "text": "go"}]}
+            process.stdin.write(
+                json.dumps({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": prompt}).encode() + b"\n"
+            )
+            process.stdin.flush()
+            deadline = time.monotonic() + 30
+            while not running(mark):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            began = time.monotonic()
+            if how is None:
+                process.stdin.close()
+            else:
+                process.send_signal(how)
+            assert process.wait(20) == (0 if how is None else 130)
+            assert time.monotonic() - began < 6 and not running(mark)
+            out, err = process.stdout.read(), process.stderr.read()
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines()) and b"Traceback" not in err
+
+
+def test_what_is_printed_beside_the_protocol_goes_to_standard_error(cold_place: Place) -> None:
+    program = (
+        "import os, sys; from ferrule.cli.main import main\n"
+        "from ferrule.doors.acp import lines\n"
+        "read = lines.read_message\n"
+        "def loud(line, *, whole):\n"
+        "    print('stray', flush=True); os.system('echo child; cat')\n"
+        "    return read(line, whole=whole)\n"
+        "lines.read_message = loud\n"
+        "sys.exit(main(['acp']))"
+    )
+    typed = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=cold_place.cwd, env=cold_place.env(), input=typed, capture_output=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and b"stray\nchild\n" in done.stderr
+    assert json.loads(done.stdout)["result"]["protocolVersion"] == 1
