@@ -128,9 +128,21 @@ def _programs(settings: Settings) -> Iterator[str]:
             yield f"{name:<14} not found: {without}"
         else:
             yield f"{name:<14} {_version(found.path)} ({found.path})"
+    yield f"{'chromium':<14} {_browser(settings, places)}"
     yield f"shell          {default_shell(os.environ, places).path}"
     for name, (module, without) in EXTRAS.items():
         yield f"extra {name:<8} {_extra(name, module, without)}"
+
+
+def _browser(settings: Settings, places: Places) -> str:
+    from ferrule.containers.screen import ScreenError
+    from ferrule.containers.screen.program import find_program
+
+    try:
+        program = find_program(settings.computer.browser, places)
+    except ScreenError as error:
+        return f"not found: `computer` has no screen: {error}"
+    return f"{_version(program.path)} ({program.path})"
 
 
 def _extra(name: str, module: str, without: str) -> str:
