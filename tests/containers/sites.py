@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import ssl
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -71,16 +72,27 @@ def place_of(act: str) -> dict[str, int]:
     return {"x": WIDTH * list(ACTS).index(act) + WIDTH // 2, "y": 20}
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: browsers break connections off."""
+
+
 class Site:
-    """The site, which is served as `site.test` within the block, and what was asked of it and said by its pages."""
+    """The site, which is served as `site.test` within the block, and what was asked of it and said by its pages. With a
+    `context`, also by https."""
 
     name = NAME
 
-    def __init__(self) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self.hosts = {f"{NAME}:80": f"127.0.0.1:{self._server.server_port}"}
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        contexts = {80: None} if context is None else {80: None, 443: context}
+        self._servers = {port: Server(("127.0.0.1", 0), partial(Handler, self)) for port in contexts}
+        if context is not None:
+            listening = self._servers[443].socket
+            self._servers[443].socket = context.wrap_socket(listening, server_side=True, do_handshake_on_connect=False)
+        self._threads = [threading.Thread(target=server.serve_forever) for server in self._servers.values()]
+        self.hosts = {f"{NAME}:{port}": f"127.0.0.1:{server.server_port}" for port, server in self._servers.items()}
         self.booked: list[str] = []
         self.said: list[str] = []
         self.over = threading.Event()
@@ -89,16 +101,18 @@ class Site:
         return f"http://{NAME}{path}"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.over.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        for server, thread in zip(self._servers.values(), self._threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -27,6 +27,7 @@ from ferrule.protocol.errors import UsageError
 from tests.containers.leftovers import ours
 from tests.containers.screens import require_screen
 from tests.containers.sites import NAME, STYLE, Site, place_of
+from tests.egress.scene import AUTHORITY
 from tests.processes import DEADLINE, alive, running, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,7 +47,7 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with Site() as site:
+    with Site(AUTHORITY.context(NAME)) as site:
         yield site
 
 
@@ -56,9 +57,11 @@ def judge() -> Judge:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kept(site: Site, judge: Judge) -> AsyncIterator[Screen]:
+async def kept(site: Site, judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Screen]:
     await require_screen()
-    network = ScreenNetwork(access=(NAME,), hosts=site.hosts)
+    roots = tmp_path_factory.mktemp("roots") / "roots.pem"
+    roots.write_bytes(AUTHORITY.pem)
+    network = ScreenNetwork(access=(NAME,), hosts=site.hosts, ca_file=str(roots))
     async with Screen.open(ComputerSettings(start_url=site.url("/")), network, on_navigation=judge) as screen:
         await screen.start()
         yield screen
@@ -185,6 +188,13 @@ async def test_only_names_of_the_list_are_reached(screen: Screen, site: Site) ->
     assert screen.current_url == site.url("/acts")
     await screen.open_url("http://unlisted.test/")
     assert screen.notices() == (f"unlisted.test is not an allowed domain. Allowed: {NAME}.",)
+
+
+async def test_https(screen: Screen, site: Site) -> None:
+    await screen.open_url(f"https://{NAME}/book")
+    assert (screen.current_url, screen.notices()) == (f"https://{NAME}/book", ())
+    await do(screen, type="click", x=60, y=220)
+    assert (screen.current_url, screen.notices()) == (f"https://{NAME}/day?name=", ())
 
 
 async def test_each_address_is_judged(screen: Screen, site: Site, judge: Judge) -> None:

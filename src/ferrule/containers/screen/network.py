@@ -18,9 +18,9 @@ from ferrule.protocol.permissions import NetworkAccess, ReadOnly, SandboxPolicy,
 from ferrule.sandbox.linux.root import HOST_NAME
 from ferrule.sandbox.way_out import Listeners
 
-MAKERS_OWN = ("update.googleapis.com", "redirector.gvt1.com")
-"""The browser asks there for parts of itself and dictionaries, whatever it is told: that is not let out, and not worth
-a notice."""
+MAKERS_OWN = ("update.googleapis.com", "redirector.gvt1.com", "connectivitycheck.gstatic.com")
+"""The browser asks there for parts of itself, for dictionaries, and for a network, whatever it is told: that is not let
+out, and not worth a notice."""
 FLAGS: Sequence[str] = (f"--proxy-server={PROXY}", f"--proxy-bypass-list={';'.join(('<-loopback>', *MAKERS_OWN))}")
 """Everything goes to the proxy, loopback, too: nothing else leads out, and the guard is asked about each name."""
 
@@ -29,11 +29,13 @@ POLICY_FOLDERS = ("/etc/chromium", "/etc/opt/chrome", "/etc/opt/chrome_for_testi
 POLICIES: Mapping[str, object] = {
     "AutofillAddressEnabled": False, "AutofillCreditCardEnabled": False, "BrowserNetworkTimeQueriesEnabled": False,
     "BrowserSignin": 0, "ComponentUpdatesEnabled": False, "DefaultGeolocationSetting": 2,
-    "DefaultNotificationsSetting": 2, "PasswordManagerEnabled": False, "PrintingEnabled": False,
-    "PromptForDownloadLocation": False, "SafeBrowsingProtectionLevel": 0, "SearchSuggestEnabled": False,
-    "SpellcheckEnabled": False, "TranslateEnabled": False, "URLBlocklist": ["file://*", "chrome://*", "view-source:*"],
+    "DefaultNotificationsSetting": 2, "EncryptedClientHelloEnabled": False, "PasswordManagerEnabled": False,
+    "PrintingEnabled": False, "PromptForDownloadLocation": False, "SafeBrowsingProtectionLevel": 0,
+    "SearchSuggestEnabled": False, "SpellcheckEnabled": False, "TranslateEnabled": False,
+    "URLBlocklist": ["file://*", "chrome://*", "view-source:*"],
 }  # fmt: skip
-"""No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container."""
+"""No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container, and no
+connection that hides whom it is for, which no way out lets through."""
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
