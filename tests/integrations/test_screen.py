@@ -8,16 +8,12 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, Computer
-from ferrule.containers.screen import ScreenError
-from ferrule.containers.screen.program import find_program
 from ferrule.protocol.settings import ProviderSettings
-from ferrule.sandbox.plan import Level
 from ferrule.testing import ScriptedModel, function_call, reasoning, step
 from ferrule.testing.steps import StepLike
+from tests.containers.screens import require_screen
 from tests.containers.sites import Site
 from tests.gateway.served import new_place, serving
-from tests.programs import REQUIRED
-from tests.sandbox.conftest import require
 
 Fields = dict[str, Any]
 BOOKING: tuple[list[Fields], ...] = (
@@ -50,11 +46,7 @@ def booking() -> list[StepLike]:
 
 
 async def test_a_form_is_filled_and_booked_through_the_gateway(site: Site, tmp_path: Path) -> None:
-    await require(Level.NAMESPACES)
-    try:
-        find_program()
-    except ScreenError as error:
-        (pytest.fail if "chromium" in REQUIRED else pytest.skip)(str(error))
+    await require_screen()
     import agents
     from openai import AsyncOpenAI
 

@@ -17,11 +17,12 @@ from ferrule.model.profiles import load_profiles
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.events import Event, ExecApproval, ItemCompleted, WarningEvent
 from ferrule.protocol.items import ComputerCallOutput, make_item
-from ferrule.protocol.payload import NO_SCREENSHOT, ToolOutput
+from ferrule.protocol.payload import NO_SCREENSHOT, NativePayload, ToolOutput
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
+from ferrule.session.hooks import HookInput, HookOutput, PythonHook, SpecificOutput
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded
 from ferrule.session.sources import expand_profile
 from ferrule.testing import ScriptedModel, http_error
@@ -259,6 +260,36 @@ async def test_nobody_to_confirm_is_a_no(site: Site, tmp_path: Path, policy: str
     assert "acknowledged_safety_checks" not in outputs(server)["one"] and words in words_after(server, "one")
 
 
+async def test_a_hook_sees_and_changes_what_is_done_but_not_what_is_to_be_confirmed(site: Site, tmp_path: Path) -> None:
+    seen: list[Fields] = []
+    asked: list[str] = []
+
+    def guard(told: HookInput) -> HookOutput | None:
+        given: Fields = told.tool_input
+        seen.append(given)
+        if given["actions"][0]["type"] == "click":
+            return HookOutput(decision="block", reason="no clicks")
+        changed = SpecificOutput(permission_decision="allow", updated_input={"actions": [{"type": "wait"}]})
+        return HookOutput(hook_specific_output=changed)
+
+    def decide(question: ExecApproval) -> bool:
+        asked.append(question.text)
+        return True
+
+    pending = {"pending_safety_checks": [CHECK]}
+    with ScriptedModel() as server:
+        server.add(items(acts("blocked", BOOK, **pending)), items(acts("changed", {"type": "screenshot"}, **pending)))
+        server.add(items(said("Not here.")))
+        hooks = [PythonHook("PreToolUse", guard)]
+        settings = {"browser": str(tmp_path / "no-browser")}
+        made = agent(server, "responses", site, tmp_path, hooks=hooks, on_approval=decide, settings=settings)
+        await made.run("go")
+    assert seen == [{"actions": [BOOK], **pending}, {"actions": [{"type": "screenshot"}], **pending}]
+    assert [json.loads(text.removeprefix("computer ")) for text in asked] == [{"actions": [{"type": "wait"}]}]
+    assert "acknowledged_safety_checks" not in outputs(server)["blocked"]
+    assert "no clicks" in words_after(server, "blocked")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -323,6 +354,13 @@ def test_a_toolset_says_beside_its_answers_what_they_cannot(tmp_path: Path) -> N
     assert [answer["type"] for answer in answers] == ["computer_call_output", "function_call_output", "message"]
     assert "acknowledged_safety_checks" not in answers[0] and answers[2]["role"] == "developer"
     assert "This is no action" in answers[2]["content"][0]["text"]
+
+
+def test_what_a_hook_says_of_a_screen_stands_beside_its_picture() -> None:
+    shot = ComputerCallOutput(call_id="c", output=msgspec.Raw(b'{"type":"computer_screenshot","image_url":"data:,"}'))
+    said = ToolOutput(shot, True, True, beside="A dialog.").replaced("Go on.")
+    assert said.body == shot and said.unsaid(NativePayload("computer_call", "{}")) == "Go on."
+    assert ToolOutput("text", True, True).replaced("Go on.") == ToolOutput("Go on.", True)
 
 
 def test_a_session_has_one_screen() -> None:

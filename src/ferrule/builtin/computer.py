@@ -29,6 +29,7 @@ from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
 from ferrule.tools.effects import ToolEffect
+from ferrule.tools.events import ActionEvent, ObservationEvent
 from ferrule.tools.executor import ToolExecutor
 from ferrule.tools.registry import NATIVE
 
@@ -168,18 +169,29 @@ class ComputerTool(ToolDefinition[ComputerAction, ScreenObservation]):
         if not isinstance(payload, NativePayload):
             return await super().handle(invocation, ctx)
         try:
-            seen = await self(self.read_action(invocation), ctx)
+            action = self.read_action(invocation)
+            ctx.emit(ActionEvent(invocation.call_id, self.name, action))
+            seen = await self(action, ctx)
         except RespondToModel as error:
-            shot = _screenshot(invocation.call_id, await self.executor.look() or NO_SCREENSHOT)
-            return ToolOutput(shot, False, True, beside=str(error))
+            return _screenshot(invocation.call_id, await self.executor.look() or NO_SCREENSHOT, str(error), False)
+        ctx.emit(ObservationEvent(invocation.call_id, self.name, seen))
         checks = msgspec.json.decode(payload.arguments, type=ComputerCall).pending_safety_checks
-        shot = _screenshot(invocation.call_id, seen.picture, checks)
-        return ToolOutput(shot, seen.whole, True, beside="\n".join(seen.notices))
+        return _screenshot(invocation.call_id, seen.picture, "\n".join(seen.notices), seen.whole, checks)
+
+    def failed(self, invocation: ToolInvocation, text: str) -> ToolOutput:
+        """Acknowledge nothing: nothing was done."""
+        if not isinstance(invocation.payload, NativePayload):
+            return super().failed(invocation, text)
+        return _screenshot(invocation.call_id, NO_SCREENSHOT, text, False)
 
 
-def _screenshot(call_id: str, url: str, acknowledged: tuple[msgspec.Raw, ...] = ()) -> ComputerCallOutput:
+def _screenshot(
+    call_id: str, url: str, words: str, whole: bool, acknowledged: tuple[msgspec.Raw, ...] = ()
+) -> ToolOutput:
+    """Return an item's answer, and the words beside it."""
     output = msgspec.Raw(msgspec.json.encode({"type": "computer_screenshot", "image_url": url}))
-    return ComputerCallOutput(call_id=call_id, output=output, acknowledged_safety_checks=acknowledged or None)
+    item = ComputerCallOutput(call_id=call_id, output=output, acknowledged_safety_checks=acknowledged or None)
+    return ToolOutput(item, whole, True, beside=words)
 
 
 TOOL = ComputerTool

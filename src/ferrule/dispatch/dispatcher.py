@@ -110,7 +110,8 @@ class Dispatcher:
                 raise unanswerable(routed)
             output = await self._handle(handler, invocation, ctx)
         except BaseException as error:  # noqa: BLE001 - sorted by _refusal, which raises what is not the tool's
-            output = ToolOutput(encodable(str(_refusal(error, invocation))), False)
+            text = encodable(str(_refusal(error, invocation)))
+            output = ToolOutput(text, False) if handler is None else handler.failed(invocation, text)
             if ctx.host.observed:
                 ctx.emit(AgentErrorEvent(invocation.call_id, invocation.tool_name, output.text))
         finally:
@@ -161,7 +162,7 @@ async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolCon
     if output.success is False:
         return output
     after = await hooks.after(invocation, tool_input, output, ctx)
-    return output if after.output is None else msgspec.structs.replace(output, body=after.output, bounded=False)
+    return output if after.output is None else output.replaced(after.output)
 
 
 def _run(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:

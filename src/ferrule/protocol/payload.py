@@ -127,6 +127,12 @@ class ToolOutput(msgspec.Struct, frozen=True):
         words = (InputText(self.beside),) if self.beside else ()
         return words if url in (None, NO_SCREENSHOT) else (*words, InputImage(image_url=url))
 
+    def replaced(self, text: str) -> "ToolOutput":
+        """Return the output with the text of a hook instead. A screen keeps its picture: servers want one."""
+        if isinstance(self.body, ComputerCallOutput):
+            return msgspec.structs.replace(self, beside=text)
+        return msgspec.structs.replace(self, body=text, bounded=False)
+
     def unsaid(self, payload: ToolPayload) -> str | None:
         """Return what the answer to this kind of call cannot carry: words beside it, the text of a failure."""
         if self.beside:

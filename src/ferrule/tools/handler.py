@@ -80,6 +80,11 @@ class ToolHandler:
         """Run the call. Raises `RespondToModel` with the model's text if there is no result."""
         raise NotImplementedError
 
+    def failed(self, invocation: ToolInvocation, text: str) -> ToolOutput:
+        """Return the answer to a call that came to nothing, with the model's text: one that a hook has blocked, or that
+        has raised."""
+        return ToolOutput(text, False)
+
     def input_watcher(self, call_id: str) -> InputWatcher | None:
         """Return a watcher of the call's input as it arrives, if the front end can use one."""
         return None
