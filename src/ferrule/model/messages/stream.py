@@ -197,6 +197,8 @@ class MessagesStream(StreamMerger):
 
     def _open(self, event: events.BlockStart) -> None:
         raw = bytes(event.content_block)
+        if not self._message_id or self._reason is not None:
+            raise self._broken("began a block outside its message")
         if not raw.startswith(b"{"):
             raise self._broken("began a block that is none")
         if event.index is not None and event.index != len(self._blocks):
@@ -276,8 +278,8 @@ class MessagesStream(StreamMerger):
             self._give(made_reasoning(block.item_id, more=hidden), block.place)
         elif block.kind != "text":
             whole = events.read_fields(block.raw)
-            if block.parts:
-                whole["input"] = _as_object(block.input)
+            if block.input:
+                whole["input"] = self._own_input(block.input)
             self._keep(block.place, block.item_id, whole)
 
     def _close_call(self, block: _Block) -> None:
@@ -298,6 +300,12 @@ class MessagesStream(StreamMerger):
         """Give out a block that is no item elsewhere."""
         item = {"type": "message_block", "id": item_id, "message_fields": fields}
         self._give(read_item(msgspec.json.encode(item)), place)
+
+    def _own_input(self, text: str) -> msgspec.Raw:
+        """Return the input of a call that the server runs itself."""
+        if not is_object(text):
+            raise self._broken("sent the input of its own tool in pieces that are no JSON object")
+        return msgspec.Raw(text.encode())
 
     def _close_words(self) -> None:
         words, self._words = self._words, None
@@ -349,8 +357,3 @@ _HANDLERS: dict[type, Any] = {
 
 def _prefix(kind: str) -> str:
     return "rs" if kind in ("thinking", "redacted_thinking") else "mb"
-
-
-def _as_object(text: str) -> msgspec.Raw:
-    """Return the input of a provider's own call; what is no object stays as it began."""
-    return msgspec.Raw(text.encode() if is_object(text) else b"{}")
