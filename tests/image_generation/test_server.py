@@ -102,17 +102,23 @@ async def test_images_on_the_way_are_as_many_as_were_wanted(maker: ImageMaker, p
     assert colour_at(made.picture.data, 1, 1) == (255, 0, 0)
 
 
-@pytest.mark.parametrize("streams", ["refused", "ignored"])
-async def test_a_server_that_does_not_stream_is_asked_without(maker: ImageMaker, paints: Painter, streams: str) -> None:
+@pytest.mark.parametrize("refused", [("stream", "response_format"), ("partial_images",), ("response_format",), ()])
+async def test_a_server_is_asked_again_without_what_it_refuses(
+    maker: ImageMaker, paints: Painter, refused: tuple[str, ...]
+) -> None:
     def plain(asked: Asked) -> Reply:
-        if streams == "refused" and "stream" in asked.fields:
-            return refusal(400, "Unknown parameter: 'stream'.")
-        return in_json(drawn("red"))
+        for name in refused:
+            if name in asked.fields:
+                return refusal(400, f"Unknown parameter: '{name}'.")
+        return in_json(drawn("red"))  # it knows no streams
 
     paints.answer = plain
     seen: list[Picture] = []
     assert (await maker.make(ImageRequest(prompt="red", partial_images=3), seen.append)).picture.size == "64x48"
-    assert len(paints.asked) == (2 if streams == "refused" else 1) and seen == []
+    assert len(paints.asked) == 1 + len(refused) and seen == []
+    paints.answer = lambda asked: refusal(400, "The stream of words is not allowed.")
+    with pytest.raises(ImageFailed, match="not allowed"):
+        await maker.make(ImageRequest(prompt="red"))
 
 
 @pytest.mark.parametrize(("sent", "wanted"), [("png", "jpeg"), ("jpeg", "webp"), ("webp", "png"), ("gif", "png")])

@@ -7,7 +7,7 @@ import asyncio
 import binascii
 import logging
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -31,8 +31,11 @@ MAX_SAID = 300
 """Characters of a server's own words that are passed on."""
 CONNECT_S = 10.0
 """A server that does not take a connection by then is down."""
-FIXED = "gpt-image-"
+FIXED = ("gpt-image-", "chatgpt-image-")
 """Models that always send base64, and whose server refuses to be asked for it."""
+STREAMING = frozenset({"stream", "partial_images"})
+DISPENSABLE = (frozenset({"response_format"}), STREAMING)
+"""Fields without which a server that refuses them is asked again."""
 SILENT = "dall-e-"
 """Models whose server takes no more than a prompt and a size."""
 WRONG_REQUEST = (400, 403, 422)
@@ -56,15 +59,10 @@ class ServerBackend:
         self._client: httpx2.AsyncClient | None = None
 
     async def make(self, request: ImageRequest, partial: PartialTaker) -> Sent:
-        """See `ImageBackend`. A server that does not stream is asked again without."""
+        """See `ImageBackend`."""
         try:
             async with asyncio.timeout(self._timeout):
-                try:
-                    return await self._asked(request, partial)
-                except _Refused as refusal:
-                    if not (request.partial_images and refusal.is_about_streams):
-                        raise
-                return await self._asked(msgspec.structs.replace(request, partial_images=0), partial)
+                return await self._made(request, partial)
         except TimeoutError as error:
             raise self._failed(f"did not send an image within {self._timeout:g} seconds", error) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -76,8 +74,19 @@ class ServerBackend:
         if client is not None:
             await client.aclose()
 
-    async def _asked(self, request: ImageRequest, partial: PartialTaker) -> Sent:
-        path, body = _sent_for(request)
+    async def _made(self, request: ImageRequest, partial: PartialTaker) -> Sent:
+        """Ask for an image; again without what the server refuses, as far as it can be left out."""
+        path, fields = _fields_of(request)
+        while True:
+            try:
+                return await self._asked(path, _body_of(request, fields), partial)
+            except _Refused as refusal:
+                refused = [name for group in DISPENSABLE if refusal.is_about(group) for name in group if name in fields]
+                if not refused:
+                    raise
+                fields = {name: value for name, value in fields.items() if name not in refused}
+
+    async def _asked(self, path: str, body: Mapping[str, Any], partial: PartialTaker) -> Sent:
         async with self._opened.stream("POST", self._base + path, **body) as answer:
             if answer.status_code != httpx2.codes.OK:
                 raise self._refusal(path, answer.status_code, await self._body(answer, MAX_ANSWER))
@@ -207,10 +216,9 @@ class _Refused(ImageFailed):
         super().__init__(message, code)
         self._status = status
 
-    @property
-    def is_about_streams(self) -> bool:
-        """Whether the server may take the same request without a stream."""
-        return self._status in WRONG_REQUEST and any(word in str(self) for word in ("stream", "partial_images"))
+    def is_about(self, fields: Iterable[str]) -> bool:
+        """Return whether the server names one of these fields of the request."""
+        return self._status in WRONG_REQUEST and any(name in str(self) for name in fields)
 
 
 class _Told(msgspec.Struct):
@@ -237,24 +245,27 @@ class _Event(_Image):
     message: Any = None
 
 
-def _sent_for(request: ImageRequest) -> tuple[str, dict[str, Any]]:
-    """Return the path of a request, and its body as the client takes it."""
-    model = request.model or ""
+def _fields_of(request: ImageRequest) -> tuple[str, dict[str, Any]]:
+    """Return the path of a request, and its fields."""
+    model, options = request.model or "", request.options()
+    is_silent = model.startswith(SILENT)
     fields: dict[str, Any] = {"prompt": request.prompt, **({"model": model} if model else {})}
-    if model.startswith(SILENT):
-        fields |= {name: value for name, value in request.options().items() if name == "size"}
-    else:
-        fields |= request.options()
+    fields |= {name: value for name, value in options.items() if name == "size" or not is_silent}
     if not model.startswith(FIXED):
         fields["response_format"] = "b64_json"
-    if request.partial_images and not model.startswith(SILENT):
+    if request.partial_images and not is_silent:
         fields |= {"stream": True, "partial_images": request.partial_images}
+    return "/images/generations" if request.image is None else "/images/edits", fields
+
+
+def _body_of(request: ImageRequest, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body as the client takes it: JSON, or a form with the images."""
     if request.image is None:
-        return "/images/generations", {"json": fields}
+        return {"json": fields}
     files = [("image", _file("image", request.image))]
     if request.mask is not None:
         files.append(("mask", _file("mask", request.mask)))
-    return "/images/edits", {"data": {name: _text(value) for name, value in fields.items()}, "files": files}
+    return {"data": {name: _text(value) for name, value in fields.items()}, "files": files}
 
 
 def _file(name: str, data: bytes) -> tuple[str, bytes, str]:
