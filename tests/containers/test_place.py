@@ -1,8 +1,10 @@
 """Where containers lie: somebody else has the name, the disk is full, something cannot be removed."""
 
+import asyncio
 import errno
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 import ferrule.containers.place
 from ferrule.containers import ContainerError, ContainerSettings, LocalHost
-from ferrule.containers.place import default_place, make_place, new_slot, on_disk, take_slot
+from ferrule.containers.place import Slot, default_place, in_our_hands, make_place, new_slot, on_disk, take_slot
 from ferrule.containers.removal import remove_tree
 from ferrule.sandbox.linux.root import Bind
 from tests.containers.test_life import folders
@@ -105,3 +107,25 @@ def test_paths_that_are_no_text_are_kept_as_they_are(place: Path) -> None:
     again = take_slot(place, info.id)
     assert again.record.settings == info.settings == made.record.settings
     again.remove()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_slot_that_nobody_waits_for_any_more_is_removed(tmp_path: Path, fails: bool) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make() -> Slot:
+        begun.set()
+        go_on.wait()
+        if fails:
+            raise ContainerError("no")
+        return new_slot(tmp_path / "place", ContainerSettings())
+
+    waiting = asyncio.create_task(in_our_hands(make, Slot.remove))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(3):
+        waiting.cancel()
+        await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert list(tmp_path.glob("place/cntr_*")) == []

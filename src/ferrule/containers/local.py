@@ -19,7 +19,17 @@ from ferrule.containers.container import Container
 from ferrule.containers.data_stack import DataStack
 from ferrule.containers.errors import ContainerError, ContainerExpired
 from ferrule.containers.host import ContainerInfo, ContainerSettings, machine_memory
-from ferrule.containers.place import SKILLS, Slot, default_place, new_slot, on_disk, sweep, take_slot, tidy
+from ferrule.containers.place import (
+    SKILLS,
+    Slot,
+    default_place,
+    in_our_hands,
+    new_slot,
+    on_disk,
+    sweep,
+    take_slot,
+    tidy,
+)
 from ferrule.process.launcher import LaunchError
 from ferrule.process.run import uninterrupted
 from ferrule.sandbox.environment import NESTED, is_inside
@@ -149,7 +159,7 @@ class LocalHost(LoopBound):
             return self._containers[container_id]
         if container_id in self._ended:
             raise ContainerExpired(GONE.format(container_id, _DEFAULT.idle_seconds / 60))
-        slot = await _made(partial(take_slot, self._place, container_id), Slot.release)
+        slot = await in_our_hands(partial(take_slot, self._place, container_id), Slot.release)
         idle = slot.record.settings.idle_seconds
         if slot.last_used + idle < time.time():
             await asyncio.to_thread(slot.remove)
@@ -276,7 +286,7 @@ class LocalHost(LoopBound):
             raise ContainerError(
                 f"there are {self._limits.containers} containers already: close one, or wait until one expires"
             )
-        container = Container(self, await _made(partial(new_slot, self._place, settings), Slot.remove))
+        container = Container(self, await in_our_hands(partial(new_slot, self._place, settings), Slot.remove))
         container.way_out = way_out
         try:
             await container.start()
@@ -368,16 +378,6 @@ def groups_are_gone() -> bool:
     """Remove the control groups of killed predecessors. Returns False if processes are still dying in some."""
     groups = find_groups()
     return not isinstance(groups, Groups) or remove_unheld(groups)
-
-
-async def _made(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:
-    """Make or take a slot in a thread; undo it if nobody waits for it any more."""
-    making = asyncio.create_task(asyncio.to_thread(make))
-    try:
-        return await asyncio.shield(making)
-    except asyncio.CancelledError:
-        await uninterrupted(asyncio.to_thread(undo, await making))
-        raise
 
 
 def _root(slot: Slot, container: Container, packages: Bind | None) -> PrivateRoot:

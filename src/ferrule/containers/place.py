@@ -11,6 +11,7 @@ The default place is `/var/tmp/ferrule-UID/`, because commands see the path of w
 user's folders. `FERRULE_HOME` decides on the folder below it, so that two homes share nothing.
 """
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -19,7 +20,7 @@ import secrets
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from ferrule.containers.host import ContainerInfo, ContainerSettings
 from ferrule.containers.own_root import make_root
 from ferrule.containers.removal import remove_tree
 from ferrule.locks import hold, try_lock
+from ferrule.process.run import uninterrupted
 
 PREFIX = "cntr_"
 SHARED = "/var/tmp"
@@ -157,6 +159,23 @@ def new_slot(place: Path, settings: ContainerSettings) -> Slot:
             return _new_slot(place, settings)
     except OSError as error:
         raise _not_made(place, error) from error
+
+
+async def in_our_hands(make: Callable[[], Slot], undo: Callable[[Slot], None]) -> Slot:
+    """Make or take a slot in a thread; undo it if nobody waits for it any more, however often the caller is cancelled:
+    some frameworks do so again and again. Raises as `make` does."""
+    making = asyncio.create_task(asyncio.to_thread(make))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await uninterrupted(_undone(making, undo))
+        raise
+
+
+async def _undone(making: "asyncio.Task[Slot]", undo: Callable[[Slot], None]) -> None:
+    await asyncio.wait([making])
+    if making.exception() is None:
+        await asyncio.to_thread(undo, making.result())
 
 
 def _not_made(place: Path, error: OSError) -> ContainerError:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ferrule.config import ferrule_home
 from ferrule.containers import ContainerSettings
 from ferrule.containers.errors import OneUser
-from ferrule.containers.place import Slot, new_slot
+from ferrule.containers.place import Slot, in_our_hands, new_slot
 from ferrule.integrations.task_sandboxes.opened import TO_READ, read_opened, refusal
 from ferrule.integrations.task_sandboxes.outputs import run_command
 from ferrule.integrations.task_sandboxes.wanted import IDLE_SECONDS, Command, Wanted
@@ -59,7 +59,8 @@ class MachineSandbox:
             if given:
                 raise UsageError(NOT_HERE.format(what, reason))
         _only_us(wanted.user)
-        slot = await asyncio.to_thread(new_slot, place, ContainerSettings(temporary=True, idle_seconds=IDLE_SECONDS))
+        settings = ContainerSettings(temporary=True, idle_seconds=IDLE_SECONDS)
+        slot = await in_our_hands(lambda: new_slot(place, settings), Slot.remove)
         try:
             slot.publish()
             folders = [slot.path(name) for name in ("home", "tmp")]
