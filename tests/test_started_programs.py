@@ -31,6 +31,7 @@ WHY = {
     "containers/screen/screen.py": "a browser, located, in a container",
     "containers/stack_build.py": "the system's python3, and pip, at the user's own command",
     "containers/subordinate.py": "our interpreter",
+    "doors/app_server/others.py": "a command of the client, whose user is ours, confined",
     "doors/terminal/clipboard.py": "what reads the clipboard, located",
     "doors/terminal/editor.py": "the user's editor, located",
     "documents/parsing/answers.py": "itself, by fork",

@@ -35,6 +35,7 @@ COMMANDS = {
     "mcp": "add, list, show and remove MCP servers; log in to one",
     "mcp-server": "serve the tools to any MCP client, over pipes or HTTP",
     "acp": "serve an agent to an editor, over the Agent Client Protocol",
+    "app-server": "serve threads and turns to a client of the Codex app-server, over pipes or WebSockets",
     "runtime": "import images for containers, list and remove them",
     "demo": "watch a scripted model fix a bug in a scratch repository; needs no key",
     "doctor": "show what this machine offers and which paths are written",

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,6 +19,14 @@ def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(_with_signals(work))
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         raise Interrupted from error
+
+
+async def run_until_signal(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Serve until Ctrl-C, SIGTERM or SIGHUP sets the event that `serve` is given."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(stop)
 
 
 async def _with_signals(work: Coroutine[Any, Any, T]) -> T:

@@ -50,12 +50,16 @@ class PendingTable:
             if answering is not None:
                 answering.cancel()
 
+    def is_waiting(self, request_id: str) -> bool:
+        """Return whether an answer to this question would still be taken."""
+        waiting = self._waiting.get(request_id)
+        return waiting is not None and not waiting.answer.done()
+
     def decide(self, request_id: str, answer: Answer) -> None:
         """Answer a question. Raises `UsageError` when it does not wait (any more)."""
-        waiting = self._waiting.get(request_id)
-        if waiting is None or waiting.answer.done():
+        if not self.is_waiting(request_id):
             raise UsageError(f"no question {request_id!r} is waiting: it was answered, or its turn ended")
-        waiting.answer.set_result(answer)
+        self._waiting[request_id].answer.set_result(answer)
 
     def preload(self, call_id: str, fingerprint: str, answer: Answer) -> None:
         """Answer an approval before it is asked: the call is dispatched again after its answer was stored elsewhere."""

@@ -12,11 +12,14 @@ DynamicToolCallOutputContentItem = InputText | InputImage
 
 
 class DynamicToolSpec(msgspec.Struct, frozen=True):
-    """A tool supplied by the client. `input_schema` is any JSON Schema."""
+    """A tool supplied by the client. `input_schema` is any JSON Schema. Tools of one `namespace` are a group, which has
+    the description that the first of them gives."""
 
     name: str
     description: str
     input_schema: JsonValue
+    namespace: str | None = None
+    namespace_description: str = ""
 
 
 class DynamicToolResponse(msgspec.Struct, frozen=True):

@@ -79,12 +79,14 @@ class ItemStarted(_Event, frozen=True, tag="item.started"):
 
 
 class ItemUpdated(_Event, frozen=True, tag="item.updated"):
-    """Text of an item that is still arriving. `kind`: text, reasoning or input (of a call)."""
+    """Text of an item that is still arriving. `kind`: text, reasoning or input (of a call). `summary`: the reasoning is
+    a summary of the model's own words."""
 
     item_id: str
     kind: str
     delta: str
     call_id: str | None = None
+    summary: bool = False
 
 
 class ItemCompleted(_Event, frozen=True, tag="item.completed"):
@@ -341,6 +343,7 @@ class DynamicToolCallRequest(_Event, frozen=True, tag="dynamic_tool_call"):
     turn_id: str
     tool: str
     arguments: JsonValue
+    namespace: str | None = None
 
     @property
     def request_id(self) -> str:

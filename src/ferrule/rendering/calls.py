@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 
@@ -9,6 +10,7 @@ from ferrule.builtin.command_forms import Command, given_command, patch_in, patc
 from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.execpolicy import command_text
 from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
+from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import PlanStep
 from ferrule.protocol.items import (
@@ -140,6 +142,17 @@ def call_line(call: Call) -> str:
             return f"{name}({_arguments(arguments)})"
         case InvalidCall():
             return INVALID
+
+
+def mcp_part(part: ContentPart) -> JsonValue:
+    """Return a part of a result as MCP writes it."""
+    match part:
+        case InputText(text=text):
+            return {"type": "text", "text": text}
+        case InputImage(image_url=str(url)) if url.startswith("data:") and ";base64," in url:
+            kind, _, data = url.removeprefix("data:").partition(";base64,")
+            return {"type": "image", "data": data, "mimeType": kind}
+    return cast("JsonValue", msgspec.to_builtins(part))
 
 
 def _command(command: Command, workdir: JsonValue = None) -> Call:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -36,6 +37,11 @@ class SessionRecord:
         self._told = False
         self.is_whole = True
         """Whether the conversation can be read again from the file, if there is one."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None if nothing is stored."""
+        return None if self._rollout is None else self._rollout.path
 
     def begin(self, session_id: str, cwd: str, settings: Settings, came_from: Parentage) -> None:
         """Write the head of a new session."""

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,7 +45,7 @@ from ferrule.session.undo import Undoing, undo_message
 from ferrule.sync import LoopBound, wait_for_coroutine
 from ferrule.tools.answering import Listener
 from ferrule.tools.children import ChildOrder
-from ferrule.tools.questions import Answer, DynamicCallback, Question
+from ferrule.tools.questions import Answer, DynamicCallback, Question, Waiting
 from ferrule.tools.tasks import end_tasks
 
 SCRIPT_SHOWN = 80
@@ -240,6 +241,11 @@ class Session(LoopBound):
         return any(not child.status.is_final for child in self._dialogue.children.infos())
 
     @property
+    def path(self) -> Path | None:
+        """The session's file, which is made with its first turn; None if it is not stored."""
+        return self._dialogue.record.path
+
+    @property
     def is_stored_whole(self) -> bool:
         """Whether all that was said stands in the session's file, if it has one: a full disk may have prevented it."""
         return self._dialogue.record.is_whole
@@ -373,6 +379,10 @@ class Session(LoopBound):
     def pending_approvals(self) -> list[Question]:
         """Return the questions that wait for an answer, oldest first."""
         return self.toolset.pending.questions()
+
+    def is_waiting(self, question: Waiting) -> bool:
+        """Return whether a question, or a call of a client's tool, still waits for its answer."""
+        return self.toolset.pending.is_waiting(question.request_id)
 
     def decide(self, request_id: str, answer: Answer) -> None:
         """Answer a question. Raises `UsageError` if it does not wait, or no longer."""

@@ -532,7 +532,7 @@ class Turn:
                 if text := self._citing.feed(item_id, text):
                     emit(ItemUpdated(item_id=item_id, kind="text", delta=text))
             case ReasoningDelta(item_id=item_id, delta=delta):
-                emit(ItemUpdated(item_id=item_id, kind="reasoning", delta=delta))
+                emit(ItemUpdated(item_id=item_id, kind="reasoning", delta=delta, summary=event.summary))
             case ToolInputDelta(item_id=item_id, call_id=call_id, delta=delta):
                 emit(ItemUpdated(item_id=item_id, kind="input", delta=delta, call_id=call_id))
                 watcher = self._watchers.get(item_id)

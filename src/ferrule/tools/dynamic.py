@@ -22,7 +22,7 @@ from ferrule.protocol.events import DynamicToolCallRequest
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue, encodable
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
-from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.protocol.specs import NamespaceTool, ResponsesApiTool
 from ferrule.schemas.sanitize import Sanitized, sanitize
 from ferrule.tools.arguments import read_arguments, validate_value
 from ferrule.tools.context import ToolContext, ToolInvocation
@@ -30,7 +30,7 @@ from ferrule.tools.effects import ToolEffect
 from ferrule.tools.foreign import ForeignValidator
 from ferrule.tools.handler import ToolHandler
 from ferrule.tools.questions import DynamicCallback, NoAnswer
-from ferrule.tools.registry import ToolRegistryBuilder
+from ferrule.tools.registry import ToolKey, ToolRegistryBuilder
 
 __all__ = [
     "DynamicSource",
@@ -60,7 +60,7 @@ class DynamicToolHandler(ToolHandler):
     """The handler of all dynamic tools of a session."""
 
     def __init__(self) -> None:
-        self.tools: dict[str, _Tool] = {}
+        self.tools: dict[ToolKey, _Tool] = {}
 
     async def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Return True: the effects of a client's tool are unknown."""
@@ -73,7 +73,7 @@ class DynamicToolHandler(ToolHandler):
         return ToolEffect(name=tool.spec.name, arguments=shown, annotations=self.annotations)
 
     def _tool(self, invocation: ToolInvocation) -> _Tool:
-        tool = self.tools.get(invocation.tool_name)
+        tool = self.tools.get(invocation.key)
         if tool is None:
             raise RespondToModel(f"unsupported call: {invocation.tool_name}")
         return tool
@@ -86,6 +86,7 @@ class DynamicToolHandler(ToolHandler):
             turn_id=invocation.turn_id,
             tool=tool.spec.name,
             arguments=_arguments(invocation, tool),
+            namespace=tool.spec.namespace,
         )
         answer = await tool.ask(request, tool.timeout)
         if isinstance(answer, NoAnswer):
@@ -112,30 +113,40 @@ class DynamicSource:
         timeout: float = CALL_TIMEOUT,
     ) -> None:
         """Register tools, all or none. Raises `UsageError` for a name that no model can call or that is `taken`."""
-        made: dict[str, _Tool] = {}
+        made: dict[ToolKey, _Tool] = {}
         for spec in specs:
-            if not _NAME.fullmatch(spec.name):
-                raise UsageError(f"a dynamic tool cannot be named {spec.name!r}: use 1 to 64 of A-Z a-z 0-9 _ -")
-            if spec.name in made or spec.name in self.handler.tools or taken(spec.name):
+            key = (spec.namespace, spec.name)
+            for name in filter(None, key):
+                if not _NAME.fullmatch(name):
+                    raise UsageError(f"a dynamic tool cannot be named {name!r}: use 1 to 64 of A-Z a-z 0-9 _ -")
+            if key in made or key in self.handler.tools or (spec.namespace is None and taken(spec.name)):
                 raise UsageError(f"a tool named {spec.name!r} is there already; give the dynamic tool another name")
             schema = _schema(spec)
             told = sanitize(schema, tool=spec.name, property_names=self._property_names)
-            made[spec.name] = _Tool(spec, told, ForeignValidator(schema, told), ask, timeout)
+            made[key] = _Tool(spec, told, ForeignValidator(schema, told), ask, timeout)
         self.handler.tools.update(made)
         self.revision += 1
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove tools, from the next request on; unknown names are ignored."""
         for name in names:
-            self.handler.tools.pop(name, None)
+            self.handler.tools.pop((None, name), None)
         self.revision += 1
 
     def register(self, builder: ToolRegistryBuilder) -> None:
         """Add the current tools."""
-        for name, tool in self.handler.tools.items():
-            if not builder.has(name):
-                builder.push_deferrable(dynamic_tool_to_openai_tool(tool.spec, tool.told), False)
-                builder.register_handler(name, self.handler)
+        groups: dict[str | None, list[_Tool]] = {}
+        for (namespace, name), tool in self.handler.tools.items():
+            if not builder.has(name, namespace):
+                groups.setdefault(namespace, []).append(tool)
+                builder.register_handler(name, self.handler, namespace=namespace)
+        for namespace, tools in groups.items():
+            specs = tuple(dynamic_tool_to_openai_tool(tool.spec, tool.told) for tool in tools)
+            if namespace is None:
+                for spec in specs:
+                    builder.push_deferrable(spec, False)
+            else:
+                builder.push_deferrable(NamespaceTool(namespace, tools[0].spec.namespace_description, specs), False)
 
 
 def dynamic_tool_to_openai_tool(spec: DynamicToolSpec, told: Sanitized | None = None) -> ResponsesApiTool:

@@ -2,12 +2,8 @@
 
 import argparse
 import asyncio
-import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
 
 from ferrule.cli.exit_codes import DONE
 from ferrule.cli.options import (
@@ -18,7 +14,8 @@ from ferrule.cli.options import (
     add_rights_flags,
     configuration,
 )
-from ferrule.cli.running import run_interruptibly
+from ferrule.cli.running import run_interruptibly, run_until_signal
+from ferrule.cli.tokens import client_token
 from ferrule.mcp.extra import sdk_needed
 from ferrule.protocol.errors import UsageError
 from ferrule.sandbox.environment import refuse_nesting
@@ -32,7 +29,6 @@ that hold for `ferrule exec`. What needs approval is asked in the client. Needs 
 With --agent there are two tools: `ferrule` does a whole task with your model, `ferrule-reply` goes on with it."""
 
 DEFAULT_BIND = "127.0.0.1:8788"
-TOKEN_NEEDED = "--http needs --token-env NAME: the environment variable that holds the token which clients must send"
 BY_HAND = "ferrule: an MCP client starts this command; it waits for its messages on standard input (Ctrl-D ends it)"
 
 
@@ -55,7 +51,7 @@ def main(arguments: list[str]) -> int:
     if token is None:
         run_interruptibly(run.serve_pipes(settings, opener, about))
     else:
-        asyncio.run(_until_signal(partial(run.serve_network, settings, opener, about, bind, token, _tell)))
+        asyncio.run(run_until_signal(partial(run.serve_network, settings, opener, about, bind, token, _tell)))
     return DONE
 
 
@@ -90,23 +86,8 @@ def _token(options: argparse.Namespace) -> str | None:
         if options.bind or options.token_env:
             raise UsageError("--bind and --token-env belong to --http")
         return None
-    if options.token_env is None:
-        raise UsageError(TOKEN_NEEDED)
-    # Commands must not have it: who has it can answer what the user is asked.
-    token = os.environ.pop(options.token_env, "").strip()
-    if not token:
-        raise UsageError(f"--token-env: the environment variable {options.token_env} is not set, or empty")
-    if not (token.isascii() and token.isprintable()):
-        raise UsageError(f"--token-env: {options.token_env} holds what no header can: use letters, digits and signs")
-    return token
+    return client_token("--http", options.token_env)
 
 
 def _tell(url: str) -> None:
     print(url, flush=True)
-
-
-async def _until_signal(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(stop)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from ferrule.history.pairs import called_id
-from ferrule.protocol.content import ContentPart, InputImage, InputText, cited_pages, text_of
+from ferrule.protocol.content import InputText, cited_pages, text_of
 from ferrule.protocol.events import (
     ErrorEvent,
     Event,
@@ -50,6 +50,7 @@ from ferrule.rendering.calls import (
     PatchCall,
     PlanCall,
     ToolCall,
+    mcp_part,
     read_call,
 )
 from ferrule.rendering.words import reasoning_text
@@ -327,21 +328,10 @@ def _came_of(running: _Running, output: ToolOutput) -> Fields:
             if not succeeded:
                 return {"error": {"message": output.text}, "status": status}
             parts = output.body if isinstance(output.body, tuple) else running.mcp and running.mcp.output
-            return {"result": {"content": list(map(_mcp_part, parts or (InputText(output.text),)))}, "status": status}
+            return {"result": {"content": list(map(mcp_part, parts or (InputText(output.text),)))}, "status": status}
         case _:
             body = output.shown
             return {"output": body if isinstance(body, str) else msgspec.to_builtins(body), "status": status}
-
-
-def _mcp_part(part: ContentPart) -> object:
-    """Return a part of a result as MCP writes it."""
-    match part:
-        case InputText(text=text):
-            return {"type": "text", "text": text}
-        case InputImage(image_url=str(url)) if url.startswith("data:") and ";base64," in url:
-            kind, _, data = url.removeprefix("data:").partition(";base64,")
-            return {"type": "image", "data": data, "mimeType": kind}
-    return msgspec.to_builtins(part)
 
 
 def _command(event: ExecCommandBegin) -> Fields:

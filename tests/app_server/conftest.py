@@ -1,0 +1,3 @@
+from tests.cli.places import cold_place, forker, place
+
+__all__ = ["cold_place", "forker", "place"]

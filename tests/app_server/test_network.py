@@ -1,0 +1,108 @@
+"""Clients over WebSockets."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from ferrule.doors.app_server.network import serve_network
+from ferrule.protocol.errors import UsageError
+from ferrule.serving import Bind
+from ferrule.testing import ScriptedModel
+from tests.app_server.client import Client, RpcError
+from tests.app_server.served import configure_in
+from tests.cli.played import execute
+from tests.processes import running, until
+
+TOKEN = "secret"
+ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@asynccontextmanager
+async def served(folder: Path, base_url: str) -> AsyncIterator[str]:
+    """A server; its URL."""
+    stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
+    configure = configure_in(folder, base_url)
+    serving = asyncio.create_task(serve_network(configure, Bind("127.0.0.1", 0), TOKEN, url.set_result, stop))
+    try:
+        yield await url
+    finally:
+        stop.set()
+        async with asyncio.timeout(6):
+            await serving
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Client]:
+    """A client that has shaken hands."""
+    async with connect(url, additional_headers=ALLOWED, max_size=None) as socket:
+
+        async def send(line: bytes) -> None:
+            await socket.send(line.decode(errors="replace"))
+
+        async def receive() -> bytes:
+            got = await socket.recv()
+            return got.encode() if isinstance(got, str) else got
+
+        client = Client(send, receive)
+        await client.greet()
+        yield client
+
+
+async def test_who_is_let_in(tmp_path: Path) -> None:
+    async with served(tmp_path, "http://127.0.0.1:9/v1") as url:
+        port = url.rpartition(":")[2]
+        for headers, status in (
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            (ALLOWED | {"Host": "evil.example"}, 421),
+            (ALLOWED | {"Origin": "http://evil.example"}, 403),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(url, additional_headers=headers):
+                    pass
+            assert refused.value.response.status_code == status
+        async with connect(url, additional_headers=ALLOWED | {"Origin": f"http://localhost:{port}"}) as socket:
+            await socket.send(b"\xff\x00")
+            assert json.loads(await socket.recv())["error"]["code"] == -32700
+    for host in ("0.0.0.0", "example.com"):
+        with pytest.raises(UsageError, match="this machine alone"):
+            await serve_network(configure_in(tmp_path, ""), Bind(host, 0), TOKEN, print, asyncio.Event())
+
+
+async def test_each_client_has_its_threads_which_end_with_it(tmp_path: Path) -> None:
+    mark = f": app_server_{tmp_path.name}"
+    with ScriptedModel([execute(f"{mark}; sleep 1000; :", 250), "Done.", "Again."]) as model:
+        async with served(tmp_path, model.base_url) as url:
+            async with connected(url) as one, connected(url) as other:
+                thread = await one.start()
+                await one.turn(thread)
+                assert running(mark)
+                assert not (await other.call("thread/loaded/list"))["data"]
+                with pytest.raises(Exception, match="is open in this program"):
+                    await other.call("thread/resume", threadId=thread)
+            async with connected(url) as third:
+                await until(lambda: not running(mark))
+                while True:  # the first client's session may still be closing
+                    with suppress(RpcError):
+                        await third.call("thread/resume", threadId=thread)
+                        break
+                assert (await third.turn(thread))["status"] == "completed"
+
+
+async def test_the_end_of_the_server_ends_its_clients_and_what_they_run(tmp_path: Path) -> None:
+    mark = f": app_server_{tmp_path.name}"
+    with ScriptedModel([execute(f"{mark}; sleep 1000; :", 250), "Done."]) as model:
+        async with AsyncExitStack() as clients:
+            async with served(tmp_path, model.base_url) as url:
+                client = await clients.enter_async_context(connected(url))
+                await client.turn(await client.start())
+                assert running(mark)
+            assert not running(mark)
+            with pytest.raises(ConnectionClosed):
+                await client.hear(lambda message: False)
