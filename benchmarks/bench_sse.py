@@ -1,7 +1,7 @@
-"""50,000 small deltas from loopback, on both wires: ours through `Model.stream`, beside a splitter with `json`.
+"""50,000 small deltas from loopback, on each wire: ours through `Model.stream`, beside a splitter with `json`.
 
-The floor reads the socket, splits at blank lines and decodes each payload; the peer is the `openai` SDK on the same
-bytes. `batched`: an HTTP chunk holds 100 events; `one by one`: each event is an HTTP chunk of its own;
+The floor reads the socket, splits at blank lines and decodes each payload; the peer is the `openai` or the `anthropic`
+SDK on the same bytes. `batched`: an HTTP chunk holds 100 events; `one by one`: each event is an HTTP chunk of its own;
 `model.chunks` merges these before the HTTP parser reads them. Times are CPU time of the reader; the server is another
 process.
 """
@@ -22,6 +22,7 @@ from ferrule.protocol.items import Message, make_item
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
 
+WIRES: tuple[Wire, ...] = ("responses", "chat", "messages")
 DELTAS = 50_000
 ROUNDS = 3
 PEER_DELTAS = 5_000
@@ -31,7 +32,30 @@ AIM_PEER = 12
 """The peer takes at least so many times as long."""
 
 
+def _named(events: list[dict[str, object]]) -> list[bytes]:
+    return [b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), json.dumps(e).encode()) for e in events]
+
+
+def _messages(count: int) -> list[bytes]:
+    head: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    head |= {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 9, "output_tokens": 1}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " word"}}
+    ended = {"stop_reason": "end_turn", "stop_sequence": None}
+    return _named(
+        [
+            {"type": "message_start", "message": head},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            *[delta] * count,
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": ended, "usage": {"output_tokens": count}},
+            {"type": "message_stop"},
+        ]
+    )
+
+
 def _events(wire: Wire, count: int) -> list[bytes]:
+    if wire == "messages":
+        return _messages(count)
     if wire == "chat":
         head: dict[str, object] = {
             "id": "chatcmpl-1",
@@ -67,8 +91,7 @@ def _events(wire: Wire, count: int) -> list[bytes]:
         {"type": "response.output_item.done", "output_index": 0, "item": whole},
         {"type": "response.completed", "response": response | {"status": "completed", "output": [whole]}},
     ]
-    numbered = [{"sequence_number": n} | event for n, event in enumerate(events)]
-    return [b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), json.dumps(e).encode()) for e in numbered]
+    return _named([{"sequence_number": n} | event for n, event in enumerate(events)])
 
 
 async def _serve(events: list[bytes], batch: int) -> asyncio.Server:
@@ -103,7 +126,8 @@ async def _floor(port: int, wire: Wire) -> None:
     assert words >= DELTAS
 
 
-async def _ours(port: int, wire: Wire) -> None:
+async def ours(port: int, wire: Wire) -> None:
+    """Read a stream of `DELTAS` deltas."""
     model = open_model(ProviderSettings(name="bench", base_url=f"http://127.0.0.1:{port}/v1"), wire=wire)
     asked = ModelRequest(model="m", instructions="", items=(make_item(Message(role="user", content="hi")),))
     words = 0
@@ -130,6 +154,19 @@ async def _openai(port: int, wire: Wire) -> None:
     assert words == PEER_DELTAS
 
 
+async def _anthropic(port: int, wire: Wire) -> None:
+    from anthropic import AsyncAnthropic
+
+    client = AsyncAnthropic(base_url=f"http://127.0.0.1:{port}", api_key="x")
+    words = 0
+    async for event in await client.messages.create(
+        model="m", max_tokens=9, messages=[{"role": "user", "content": "hi"}], stream=True
+    ):
+        words += event.type == "content_block_delta"
+    await client.close()
+    assert words == PEER_DELTAS
+
+
 def _serve_forever(wire: Wire, count: int, batch: int, ready: Connection) -> None:
     async def run() -> None:
         server = await _serve(_events(wire, count), batch)
@@ -140,8 +177,8 @@ def _serve_forever(wire: Wire, count: int, batch: int, ready: Connection) -> Non
 
 
 @contextmanager
-def _server(wire: Wire, count: int, batch: int) -> Iterator[int]:
-    """The port of a server in a process of its own."""
+def server_of(wire: Wire, count: int, batch: int) -> Iterator[int]:
+    """The port of a server of `count` deltas in a process of its own; `batch` events are a chunk."""
     receiver, sender = multiprocessing.Pipe()
     server = multiprocessing.Process(target=_serve_forever, args=(wire, count, batch, sender), daemon=True)
     server.start()
@@ -151,22 +188,23 @@ def _server(wire: Wire, count: int, batch: int) -> Iterator[int]:
 
 def _rows(wire: Wire, batch: int, label: str) -> list[Row]:
     """Time all in turns, so that a busy machine slows them alike."""
-    with _server(wire, DELTAS, batch) as port, _server(wire, PEER_DELTAS, batch) as peer_port:
-        works: list[Work] = [partial(_floor, port, wire), partial(_ours, port, wire)]
+    with server_of(wire, DELTAS, batch) as port, server_of(wire, PEER_DELTAS, batch) as peer_port:
+        works: list[Work] = [partial(_floor, port, wire), partial(ours, port, wire)]
         counts = [DELTAS, DELTAS]
-        if is_installed("openai"):
-            works.append(partial(_openai, peer_port, wire))
+        maker, peer_work = ("anthropic", _anthropic) if wire == "messages" else ("openai", _openai)
+        if is_installed(maker):
+            works.append(partial(peer_work, peer_port, wire))
             counts.append(PEER_DELTAS)
         spent = asyncio.run(in_turns(works, ROUNDS, clock=time.process_time))
-    floor, ours, *peer = (seconds / count for seconds, count in zip(spent, counts, strict=True))
+    floor, own, *peer = (seconds / count for seconds, count in zip(spent, counts, strict=True))
     name = f"sse {wire}, {label}, an event"
-    rows = [bounded(name, ours, AIM_US, "us", 1e6, floor)]
-    return rows + [row(f"{name}, floor the openai SDK", ours, each, 1 / AIM_PEER) for each in peer]
+    rows = [bounded(name, own, AIM_US, "us", 1e6, floor)]
+    return rows + [row(f"{name}, floor the {maker} SDK", own, each, 1 / AIM_PEER) for each in peer]
 
 
 def main() -> None:
     """Print one line a row."""
-    for wire in ("responses", "chat"):
+    for wire in WIRES:
         for batch, label in ((100, "batched"), (1, "one by one")):
             for line in _rows(wire, batch, label):
                 print(line, flush=True)
