@@ -49,10 +49,11 @@ async def screen() -> None:
 
 
 def acts(call_id: str, *actions: Fields, **more: Any) -> Fields:
-    """An item of the newer form."""
+    """An item of the newer form, or of the older one with its single `action`."""
+    form = {} if "action" in more else {"actions": list(actions)}
     return {
         "type": "computer_call", "id": f"cu_{call_id}", "call_id": call_id, "status": "completed",
-        "actions": list(actions), "pending_safety_checks": [], **more,
+        **form, "pending_safety_checks": [], **more,
     }  # fmt: skip
 
 
@@ -130,7 +131,7 @@ async def test_a_form_is_filled_and_booked_by_native_items(screen: None, site: S
         server.add(items(thought("rs_1"), opened("open", site.url("/book"))))
         server.add(items(thought("rs_2"), acts("first", *FIRST)))
         server.add(items(thought("rs_3"), acts("second", *SECOND)))
-        single = {"actions": None, "action": BOOK, "pending_safety_checks": [CHECK]}
+        single = {"action": BOOK, "pending_safety_checks": [CHECK]}
         server.add(items(thought("rs_4"), acts("refused", **single)))
         server.add(items(thought("rs_5"), acts("booked", **single)))
         server.add(items(thought("rs_6"), acts("outside", {"type": "click", "x": 5000, "y": 10})))
@@ -260,6 +261,30 @@ async def test_nobody_to_confirm_is_a_no(site: Site, tmp_path: Path, policy: str
     assert "acknowledged_safety_checks" not in outputs(server)["one"] and words in words_after(server, "one")
 
 
+async def test_a_conversation_goes_on_where_the_server_waits_for_a_confirmation(site: Site, tmp_path: Path) -> None:
+    """OpenAI's refuses every later request with such a call: it is sent as one of a function then."""
+    words = "Computer tool has unacknowledged safety check for ['sc_1']"
+    with ScriptedModel() as server:
+        server.add(items(thought("rs_1"), acts("free", {"type": "wait"})))
+        server.add(items(thought("rs_2"), acts("waits", action=BOOK, pending_safety_checks=[CHECK])))
+        server.add(http_error(400, words, param="input"), items(said("Not done.")), items(said("Still not.")))
+        settings = {"browser": str(tmp_path / "no-browser")}
+        made = agent(server, "responses", site, tmp_path, tools=["computer_use_preview"], settings=settings)
+        async with await made.open() as session:
+            assert (await session.run("go")).text == "Not done."
+            assert (await session.run("and?")).text == "Still not."
+        refused, healed, later = (body_of(server, number) for number in (2, 3, 4))
+    assert [tool["type"] for tool in healed["tools"]] == ["computer_use_preview", "function"]
+    assert refused["truncation"] == healed["truncation"] == "auto"
+    for body in (healed, later):
+        forms = {item["call_id"]: item["type"] for item in body["input"] if item["type"].endswith("_output")}
+        assert forms == {"free": "computer_call_output", "waits": "function_call_output"}
+        assert [item["id"] for item in body["input"] if item["type"] == "reasoning"] == ["rs_1"]
+        [call_there] = [item for item in body["input"] if item["type"] == "function_call"]
+        assert call_there["call_id"] == "waits" and json.loads(call_there["arguments"]) == {"actions": [BOOK]}
+    assert refused["input"][-2]["type"] == "computer_call_output"
+
+
 async def test_a_hook_sees_and_changes_what_is_done_but_not_what_is_to_be_confirmed(site: Site, tmp_path: Path) -> None:
     seen: list[Fields] = []
     asked: list[str] = []
@@ -349,8 +374,10 @@ def test_a_toolset_says_beside_its_answers_what_they_cannot(tmp_path: Path) -> N
     looks = function_call("call_f", "nobody")
     with Toolset.for_model("gpt-5.5", cwd=tmp_path, sandbox="read-only", tools=["computer"]) as tools:
         tools.conversation.computer = ComputerSettings(browser=str(tmp_path / "no-browser"))
-        odd = acts("odd", {"type": "dance"})
-        answers = tools.run_sync([odd | {"pending_safety_checks": [CHECK]}, looks])
+        odd = acts("odd", {"type": "dance"}, pending_safety_checks=[CHECK])
+        answers = tools.run_sync([odd, looks])
+        many = tools.call_sync("computer", {"actions": [{"type": "wait"}] * 101})
+    assert many.text == "One call makes at most 100 actions, not 101."
     assert [answer["type"] for answer in answers] == ["computer_call_output", "function_call_output", "message"]
     assert "acknowledged_safety_checks" not in answers[0] and answers[2]["role"] == "developer"
     assert "This is no action" in answers[2]["content"][0]["text"]

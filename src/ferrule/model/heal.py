@@ -15,7 +15,7 @@ from ferrule.model.recipient import PARTS, Healed, Recipient, mark_of
 from ferrule.model.screen_calls import KINDS as SCREENS
 from ferrule.model.stream import ContextOverflow, ForcedTool, ModelError, ModelRequest
 from ferrule.protocol.content import ContentPart
-from ferrule.protocol.items import Compaction, ItemView, Message, Reasoning
+from ferrule.protocol.items import Compaction, ComputerCall, ComputerCallOutput, ItemView, Message, Reasoning
 from ferrule.protocol.json_text import JsonValue
 
 LONGEST_WORDS = 600
@@ -48,6 +48,7 @@ _BODY_FIELDS = frozenset(
         "max_output_tokens",
         "thinking",
         "output_config",
+        "truncation",
     ]
 )
 """Dispensable fields of a body; a format that the user asked for is not one."""
@@ -103,6 +104,8 @@ _UNREADABLE = re.compile(
     r"|(?:thought[ _]?signature|thinking.{0,40}signature).{0,60}(?:not valid|invalid|corrupt|could not|cannot|failed)",
     re.IGNORECASE | re.DOTALL,
 )
+_UNCONFIRMED = re.compile(r"unacknowledged safety check", re.IGNORECASE)
+"""Source: github.com/openai/openai-agents-python issue 843."""
 _UNSIGNED = re.compile(
     r"(?:missing|without).{0,60}thought[ _]?signature|thought[ _]?signature.{0,60}(?:missing|required)", re.IGNORECASE
 )
@@ -251,6 +254,19 @@ def _secrets(view: ItemView) -> Iterator[bytes]:
     for name in ("chat_fields", "message_fields"):
         if fields := bytes(getattr(view, name, b"")):
             yield fields
+
+
+def _unconfirmed(refusal: Refusal) -> Healed | None:
+    """Send the calls of a screen that the user has not confirmed as those of a function, which nobody has to."""
+    if not _UNCONFIRMED.search(refusal.text):
+        return None
+    views = [item.view for item in refusal.request.items]
+    confirmed = {
+        view.call_id for view in views if isinstance(view, ComputerCallOutput) and view.acknowledged_safety_checks
+    }
+    calls = [view.call_id for view in views if isinstance(view, ComputerCall) and view.pending_safety_checks]
+    refused = (mark_of(call_id.encode()) for call_id in calls if call_id not in confirmed)
+    return refusal.without("the native form of calls that the user has not confirmed", unreadable=refused)
 
 
 def _unsigned(refusal: Refusal) -> Healed | None:
@@ -443,5 +459,6 @@ def _has_key(value: JsonValue, name: str) -> bool:
 
 
 _RULES: tuple[Callable[[Refusal], Healed | None], ...] = (
-    _limit, _unreadable, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds, _fields, _null_content,
+    _limit, _unreadable, _unconfirmed, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds, _fields,
+    _null_content,
 )  # fmt: skip

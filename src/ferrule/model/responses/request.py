@@ -24,6 +24,7 @@ from ferrule.protocol.items import (
     CodeInterpreterCall,
     Compaction,
     ComputerCall,
+    ComputerCallOutput,
     CustomToolCall,
     CustomToolCallOutput,
     FileSearchCall,
@@ -93,6 +94,8 @@ class ResponsesBody:
             fields["context_management"] = _encode(
                 [{"type": "compaction", "compact_threshold": request.compact_threshold}]
             )
+        if any(tool.kind == "computer_use_preview" for tool in sent):
+            fields["truncation"] = b'"auto"'  # which OpenAI's guide to computer use wants of this tool
         if asked.limit is not None:
             fields["max_output_tokens"] = _encode(asked.limit)
         if request.settings.top_logprobs is not None:
@@ -130,21 +133,24 @@ class ResponsesBody:
         return Piece(start, end, tuple(values))
 
     def _answer(self, view: ItemView) -> ItemView:
-        """Return the view of an item, that of a screen as the server knows it."""
-        return view if self._has_screen else as_function(view)
+        """Return the view of an item, that of a screen as the server takes it."""
+        if isinstance(view, ComputerCall | ComputerCallOutput):
+            return view if self._has_screen and self._to.reads(view.call_id.encode()) else as_function(view)
+        return view
 
     def _response(self, items: Sequence[ResponseItem], start: int) -> Piece:
         """Convert the model's output of one response. Reasoning is sent with what followed it there, or not at all; an
         item without its reasoning is sent without its id, because the server would look for the reasoning by that
-        id."""
+        id. Reasoning does not fit a call that is sent in another form."""
         end = start
         while end < len(items) and _is_said(items[end].view) and _response_of(items[end]) == _response_of(items[start]):
             end += 1
         kept: list[ResponseItem] = []
+        changed = any(self._answer(item.view) is not item.view for item in items[start:end])
         for item in reversed(items[start:end]):
             if is_unfinished(item.view) or (isinstance(item.view, Message) and is_empty(item.view.content)):
                 continue  # some servers refuse a message without text
-            if not isinstance(item.view, Reasoning) or (kept and self._is_replayable(item, item.view)):
+            if not isinstance(item.view, Reasoning) or (kept and not changed and self._is_replayable(item, item.view)):
                 kept.append(item)
         bare = self._server.encrypted_reasoning and len(kept) < end - start
         encoded = [self._item(item, bare=bare) for item in reversed(kept)]
