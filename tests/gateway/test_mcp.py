@@ -22,8 +22,12 @@ pytest.importorskip("mcp")
 
 
 def does(request: Request) -> Simple:
-    """Call the server's tool for each question, and tell what came out."""
-    if request.outputs and request.user_text == "echo":
+    """Call the server's tool for each question, looking for it where it is not listed, and tell what came out."""
+    if "tool_search" in request.tool_names and not request.outputs:
+        return function_call("tool_search", {"query": "echo", "limit": 1})
+    if request.outputs and request.outputs[-1].text.startswith("["):
+        return function_call("mcp__docs__echo", {"text": request.user_text})
+    if request.outputs and request.user_text.endswith("echo"):
         return f"It said {request.outputs[-1].text}"
     name = next((name for name in request.tool_names if name.endswith("echo")), None)
     return "No tools." if name is None else function_call(name, {"text": request.user_text})
@@ -69,6 +73,34 @@ def test_a_stream_is_what_the_sdk_takes(client: OpenAI, server: Remote) -> None:
     assert call.type == "mcp_call" and (call.output, call.error, call.status) == ("ECHO echo", None, "completed")
     assert {"response.mcp_list_tools.completed", "response.mcp_call.completed"} <= {*events}
     assert server.asked[-1].headers["authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_search_of_deferred_tools_is_what_the_sdk_takes(client: OpenAI, server: Remote) -> None:
+    server.tools += [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(300)]
+    tools: Any = [{"type": "tool_search"}, SERVER | {"defer_loading": True}]
+    create: Any = client.responses.create
+    try:
+        with client.responses.stream(model="m", input="echo", tools=tools) as stream:
+            events = [event.type for event in stream]
+            final = stream.get_final_response()
+        whole = create(model="m", input="echo", tools=tools)
+        more = create(model="m", input="echo", tools=tools, previous_response_id=whole.id)
+        given = [{"role": "user", "content": "echo"}, *whole.output, {"role": "user", "content": "echo"}]
+        replayed = create(model="m", input=given, tools=tools, store=False)
+    finally:
+        del server.tools[2:]
+    for answer in (final, whole):
+        assert kinds(answer.output) == [
+            "mcp_list_tools", "tool_search_call", "tool_search_output", "mcp_call", "message",
+        ]  # fmt: skip
+        assert answer.output_text == "It said ECHO echo"
+    call, output = final.output[1:3]
+    assert call.type == "tool_search_call" and (call.execution, call.call_id) == ("server", None)
+    assert output.type == "tool_search_output" and output.status == "completed"
+    (group,) = output.tools
+    assert group.type == "namespace" and [tool.name for tool in group.tools] == ["echo"]
+    assert events.count("response.output_item.added") == events.count("response.output_item.done") == 5
+    assert kinds(more.output) == kinds(replayed.output) == ["message"]
 
 
 def test_an_approval_goes_over_two_responses(client: OpenAI, server: Remote) -> None:

@@ -68,7 +68,7 @@ def called_id(view: ItemView) -> str | None:
             return view.call_id if where is None or where.type == "local" else None
         case LocalShellCall():
             return view.call_id or view.id or ""
-        case ToolSearchCall(execution="client"):
+        case ToolSearchCall():  # one that the provider has run has none
             return view.call_id
         case McpApprovalRequest():
             return view.id

@@ -36,13 +36,15 @@ class NotReady(FerruleError):
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Whose calls these are: those of one response. `lane` names the conversation, `items` are what came before the
     response, as the model knows it. `include` is what the client wants to see beside the usual; `containers` are those
-    that the client's own items name, the newest last. `shared` keeps what tools remember until the response ends."""
+    that the client's own items name, the newest last. `searches`: the model looks for tools that were deferred.
+    `shared` keeps what tools remember until the response ends."""
 
     owner: str
     lane: str
     include: frozenset[str] = frozenset()
     containers: tuple[str, ...] = ()
     items: tuple[ResponseItem, ...] = ()
+    searches: bool = False
     shared: Shared = msgspec.field(default_factory=Shared)
 
 
@@ -126,9 +128,9 @@ class HostedTool(ABC):
         """Let go of what was opened: the response ends."""
         return
 
-    def names(self, function: str, name: str) -> bool:
-        """Return whether a function stands for what the client calls by this name."""
-        return function == name
+    def name_of(self, function: str) -> str:
+        """Return the name by which the client knows what a function stands for."""
+        return function
 
     @abstractmethod
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:

@@ -44,8 +44,8 @@ Answer = dict[str, JsonValue]
 
 MAX_PAGES = 100
 """Pages of one list; a server that never ends its list is cut off here."""
-MAX_TOOLS = 2_000
-"""Tools of one server: more than anybody can choose from."""
+MAX_TOOLS = 10_000
+"""Tools of one server: more than anybody can search."""
 FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
 """Seconds between two starts of a server that fails again and again: doubled each time, up to the longest."""
 MOST_DOUBLINGS = 16

@@ -200,7 +200,12 @@ def mcp_tool_to_openai_tool(name: str, tool: McpTool, told: Sanitized | None = N
     return ResponsesApiTool(name=name, description=shown_description(tool.description), parameters=schema, strict=False)
 
 
+_SPACES = str.maketrans("\n\t", "  ")
+
+
 def shown_description(text: str) -> str:
     """Return a server's description of its tool, cut to length, without characters that a person would not see."""
-    seen = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    seen = text
+    if not text.translate(_SPACES).isprintable():  # the common case needs no look at each character
+        seen = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     return seen if len(seen) <= MAX_DESCRIPTION else f"{seen[:MAX_DESCRIPTION]}..."

@@ -8,10 +8,12 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from ferrule.model.names import Callee, CallNames
+from ferrule.model.payloads import json_array
 from ferrule.model.profiles import ProviderProfile
 from ferrule.model.recipient import Omissions
 from ferrule.model.screen_calls import KINDS as SCREENS
 from ferrule.model.stream import ForcedTool, ModelError, ToolChoice, ToolsUnusable
+from ferrule.protocol.items import ToolSearchOutput
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
@@ -338,6 +340,23 @@ def _json(spec: ResponsesApiTool | FreeformTool, wire: Wire) -> bytes:
     encoded = spec.chat_json if wire == "chat" else spec.messages_json
     assert encoded is not None
     return encoded
+
+
+def found_text(output: ToolSearchOutput) -> str:
+    """Return the tools that a search has found as text for a server that knows only functions. Those that the gateway
+    found have the names by which it then sends them."""
+    told = [bytes(raw) for raw in output.tools]
+    if output.execution == "server":
+        told = [msgspec.json.encode(one) for raw in told for one in _flattened(msgspec.json.decode(raw))]
+    return json_array(told).decode()
+
+
+def _flattened(tool: dict[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
+    members = tool.get("tools")
+    for member in members if isinstance(members, list) else ():
+        yield member | {"name": wire_name(Callee(str(member.get("name")), str(tool.get("name"))).flat)}
+    if not isinstance(members, list):
+        yield tool
 
 
 def wire_name(name: str) -> str:

@@ -1,6 +1,6 @@
 """From a client's request to what the upstream is asked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -28,6 +28,8 @@ from ferrule.responses.request import (
     ResponseRequest,
 )
 from ferrule.responses.run import RunOptions
+from ferrule.responses.tool_search import NAME as SEARCH
+from ferrule.responses.tool_search import found_in, paired
 from ferrule.responses.tool_shapes import read_tool
 from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
@@ -97,8 +99,7 @@ class Asker:
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner, self._downloads)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
-        placed = [(index, form) for index, item in enumerate(whole) for form in self._to_upstream(item, plan)]
-        placed = once(placed)
+        placed = once(list(self._to_upstream(whole, plan)))
         new = tuple(item for _, item in placed)
         await self._approvals.check(history.items, placed, owner)
         check_pairs(history.items, placed, given)
@@ -106,9 +107,10 @@ class Asker:
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
         everything = (*history.items, *new)
-        found = [] if knows("tool_search") else _brought(everything, known.tools or ())
+        found = [] if knows(SEARCH) else _brought(everything, known.tools or ())
         brought = plan_tools([*(known.tools or ()), *found], knows, self._hosted) if found else plan
         brought = await _checked(brought, known.tools or (), owner)
+        brought = brought.with_found(found_in(everything))
         choice, specs = choose_tool(known.tool_choice, brought)
         items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))
         updated = _updated(known, everything)
@@ -118,7 +120,7 @@ class Asker:
             items=items,
             tools=specs,
             tool_choice=choice,
-            settings=_settings(updated, one_by_one=bool(brought.hosted or brought.unopened)),
+            settings=_settings(updated, one_by_one=bool(brought.hosted or brought.unopened or brought.search)),
             output_format=_output_format(updated),
             session_id=known.prompt_cache_key or history.lane,
             include=tuple(name for name in known.include or () if name in OF_TOOLS),
@@ -132,10 +134,18 @@ class Asker:
         if request.conversation is None:
             return await self._histories.before(request.known.previous_response_id, owner, cache)
         return await self._histories.of_conversation(
-            request.conversation, owner, lambda item: self._to_upstream(item, plan)
+            request.conversation, owner, lambda items: [item for _, item in self._to_upstream(items, plan)]
         )
 
-    def _to_upstream(self, item: JsonObject, plan: ToolPlan) -> tuple[ResponseItem, ...]:
+    def _to_upstream(self, items: Sequence[JsonObject], plan: ToolPlan) -> Iterator[tuple[int, ResponseItem]]:
+        """Yield a client's items as the upstream model knows them, each with the number of the item that it is from."""
+        if plan.search is not None or not self._upstream.knows(SEARCH):
+            labels = {str(label) for one in plan.ours if (label := one.declared.get("server_label"))}
+            items = paired(items, labels)
+        for index, item in enumerate(items):
+            yield from ((index, form) for form in self._forms(item, plan))
+
+    def _forms(self, item: JsonObject, plan: ToolPlan) -> tuple[ResponseItem, ...]:
         """Return a client's item as the upstream model knows it: a call of ours is a call and its output."""
         knows = self._upstream.knows
         for tool in self._hosted:
@@ -188,7 +198,7 @@ def _brought(items: Iterable[ResponseItem], declared: Sequence[JsonObject]) -> l
     names = {_called(tool) for tool in declared} - {None}
     found: list[JsonObject] = []
     for item in items:
-        if not isinstance(item.view, AdditionalTools | ToolSearchOutput):
+        if not isinstance(item.view, AdditionalTools | ToolSearchOutput) or _ran_here(item.view):
             continue
         for raw in item.view.tools:
             tool = msgspec.json.decode(raw)
@@ -196,6 +206,11 @@ def _brought(items: Iterable[ResponseItem], declared: Sequence[JsonObject]) -> l
                 found.append(tool)
                 names.add(_called(tool))
     return found
+
+
+def _ran_here(view: AdditionalTools | ToolSearchOutput) -> bool:
+    """Return whether a search of ours found these tools: the client declares them in each request."""
+    return isinstance(view, ToolSearchOutput) and view.execution == "server" and view.call_id is not None
 
 
 def _called(tool: JsonObject) -> JsonValue:

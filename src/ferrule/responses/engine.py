@@ -299,8 +299,10 @@ class ResponseEngine:
             include=frozenset(known.include or ()),
             containers=containers_in(asked.input),
             items=upstream.items,
+            searches=asked.plan.search is not None,
         )
-        hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls, allowed)
+        search = asked.plan.search
+        hosted = HostedCalls(asked.plan.hosted, scope, ledger, known.max_tool_calls, allowed, search)
         run = ResponseRun(self._upstream.model, upstream, asked.plan, ledger, asked.options, hosted)
         kept = EventLog(self._store, ledger) if asked.request.background else None
         try:

@@ -104,10 +104,10 @@ class Histories:
         return History(since_summary(items), chain[0].id)
 
     async def of_conversation(
-        self, conversation_id: str, owner: str, form: Callable[[JsonObject], tuple[ResponseItem, ...]]
+        self, conversation_id: str, owner: str, form: Callable[[Sequence[JsonObject]], Sequence[ResponseItem]]
     ) -> History:
-        """Return the history of a conversation; `form` turns a client's item into the upstream's items. Raises
-        `ApiError` if there is none."""
+        """Return the history of a conversation; `form` turns a client's items into the upstream's. Raises `ApiError`
+        if there is none."""
         entries = await self._store.conversation_entries(owner, conversation_id)
         if entries is None:
             raise not_found("conversation", conversation_id, "conversation")
@@ -116,7 +116,7 @@ class Histories:
             if entry.transcript:
                 items += decode_items(entry.transcript)
             else:
-                items += (one for item in entry.items for one in form(msgspec.json.decode(item)))
+                items += form([msgspec.json.decode(item) for item in entry.items])
         return History(since_summary(items), conversation_id)
 
     async def referenced(self, items: Sequence[JsonObject], owner: str, field: str = "input") -> tuple[JsonObject, ...]:

@@ -14,12 +14,17 @@ from ferrule.protocol.items import (
     Message,
     OutputBody,
     ResponseItem,
+    ToolSearchCall,
+    ToolSearchOutput,
     make_item,
     read_item,
 )
 from ferrule.protocol.json_text import JsonObject
 from ferrule.responses.held import UNKNOWN_OUTCOME, Waiting, output_of, refused_text
 from ferrule.responses.ledger import Ledger
+from ferrule.responses.tool_search import NAME as SEARCH
+from ferrule.responses.tool_search import Search, shown_to_client
+from ferrule.tools.tasks import run_blocking
 from ferrule.web.marks import Cited, MarkReader, Source, cited
 
 MOST_CALLS = 256
@@ -44,7 +49,7 @@ class Hosted(Declared, frozen=True):
         """Return whether a choice of a server, or of one of its tools, means this function."""
         label, name = choice.get("server_label"), choice.get("name")
         of_server = self.declared.get("server_label") == label
-        return of_server and (name is None or self.tool.names(self.function, str(name)))
+        return of_server and (name is None or self.tool.name_of(self.function) == name)
 
 
 def containers_in(items: Sequence[JsonObject]) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ def named_by(tools: Iterable[Hosted]) -> tuple[str, ...]:
 
 class HostedCalls:
     """The calls of one response. `tools` are by the names of their functions, `limit` is the number of calls that are
-    run, `allowed` are the requests that the client has allowed now."""
+    run, `allowed` are the requests that the client has allowed now, `search` finds deferred tools."""
 
     def __init__(
         self,
@@ -72,8 +77,10 @@ class HostedCalls:
         ledger: Ledger,
         limit: int | None = None,
         allowed: frozenset[str] = frozenset(),
+        search: Search | None = None,
     ) -> None:
         self.tools = tools
+        self.search = search
         self._readers: dict[tuple[str, int], MarkReader] = {}
         self._withdrawn: dict[HostedTool, str] = {}
         """Tools that turned out to be not set up, and what the model is told of them."""
@@ -82,6 +89,7 @@ class HostedCalls:
         self._left = MOST_CALLS if limit is None else limit
         self._allowed = allowed
         self._opened: list[HostedTool] = []
+        self._searching = asyncio.Lock()
 
     async def open(self, tools: Sequence[Declared]) -> list[Opened]:
         """Make tools ready, side by side."""
@@ -122,6 +130,8 @@ class HostedCalls:
     def names(self, item: ResponseItem) -> bool:
         """Return whether an item calls a tool of ours."""
         view = item.view
+        if isinstance(view, ToolSearchCall):
+            return self.search is not None
         return isinstance(view, FunctionCall) and self.has(view.namespace, view.name)
 
     def has(self, namespace: str | None, name: str) -> bool:
@@ -133,18 +143,24 @@ class HostedCalls:
         has none."""
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._output(call.view)) for call in calls if isinstance(call.view, FunctionCall)
+                group.create_task(self._output(call.view))
+                for call in calls
+                if isinstance(call.view, FunctionCall | ToolSearchCall)
             ]
         return [task.result() for task in tasks]
 
     def offers(self, name: str) -> bool:
         """Return whether the model is still told of a function: calls of ours may be over, or the tool withdrawn."""
+        if name == SEARCH:
+            return self.search is None or not self.over
         return name not in self.tools or not (self.over or self.tools[name].tool in self._withdrawn)
 
     async def close(self) -> None:
         """Let go of what was opened, and of what the tools remembered."""
         for tool in self._opened:
             tool.release()
+        if self.search is not None:
+            self.search.close()
         await self._scope.shared.close()
 
     def shown(self, item_id: str, part: int, delta: str) -> str:
@@ -179,11 +195,29 @@ class HostedCalls:
                 return citations
         return ()
 
-    async def _output(self, call: FunctionCall, held: HeldCall | None = None) -> ResponseItem | Held:
+    async def _output(self, call: FunctionCall | ToolSearchCall, held: HeldCall | None = None) -> ResponseItem | Held:
+        if isinstance(call, ToolSearchCall):
+            return make_item(await self._found(call))
         output = await self._run(call, held)
         if isinstance(output, Held):
             return output
         return make_item(FunctionCallOutput(call_id=call.call_id, output=output))
+
+    async def _found(self, call: ToolSearchCall) -> ToolSearchOutput:
+        """Look for tools, and tell the client of the call and of what it has found."""
+        assert self.search is not None
+        arguments = msgspec.json.decode(call.arguments or b"{}")
+        over = self.over
+        self._left -= 1
+        async with self._searching:
+            found = [] if over else await run_blocking(self.search.search, arguments)
+        for kind, fields in (
+            ("tool_search_call", {"arguments": arguments}),
+            ("tool_search_output", {"tools": shown_to_client(found)}),
+        ):
+            whole = {**fields, "execution": "server", "call_id": None}
+            self._ledger.end_item(self._ledger.add_item(kind, whole), whole)
+        return self.search.answer(call, found)
 
     async def _run(self, call: FunctionCall, held: HeldCall | None) -> OutputBody | Held:
         if self.over:

@@ -32,6 +32,7 @@ _PREFIXES = {
     "function_call": "fc",
     "custom_tool_call": "ctc",
     "tool_search_call": "tsc",
+    "tool_search_output": "tso",
     "shell_call": "sh",
     "local_shell_call": "lsh",
     "apply_patch_call": "apc",

@@ -1,6 +1,6 @@
 """Run one response against the upstream model, and tell the client of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -38,6 +38,7 @@ from ferrule.protocol.items import (
     ResponseItem,
     ShellCall,
     ShellCallOutput,
+    ToolSearchCall,
     UnknownItem,
     kind_of,
     make_item,
@@ -50,8 +51,10 @@ from ferrule.responses.failures import api_error
 from ferrule.responses.held import shown, waiting
 from ferrule.responses.hosted_calls import HostedCalls
 from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
+from ferrule.responses.tool_search import found_in, ran_here
 from ferrule.responses.tools import ToolPlan, choose_tool, with_opened
 from ferrule.responses.transcript import sealed
+from ferrule.tools.registry import ToolKey
 
 MAX_CUTS = 4
 """How often a request that is too long is shortened, each time to `CUT` of its length."""
@@ -121,6 +124,8 @@ class ResponseRun:
         keeps beside that."""
         self._tools: tuple[ToolSpec, ...] = request.tools
         """The tools once the one that was asked for has been called."""
+        self._found: list[ToolSpec] = []
+        """Those that the model has found since."""
 
     async def run(self) -> Ending:
         """Run the response. Returns how it ends."""
@@ -149,7 +154,7 @@ class ResponseRun:
             opened = await self._hosted.open(self._plan.unopened)
             self.said += (record for one in opened for record in one.records)
             self._plan = with_opened(self._plan, [one.tool for one in opened])
-            self._hosted.tools = self._plan.hosted
+            self._hosted.tools, self._hosted.search = self._plan.hosted, self._plan.search
             choice, tools = choose_tool(self._options.choice, self._plan)
             self._request = msgspec.structs.replace(self._request, tools=tools, tool_choice=choice)
             self._tools = self._plan.specs if choice == "required" and self._options.choice != "required" else tools
@@ -211,13 +216,22 @@ class ResponseRun:
             if not ended:
                 self.said[before:] = [item for item in self.said[before:] if item not in calls]
         self.said += ended
+        self._load(found_in(ended))
         return [*calls, *ended] if ended else []
+
+    def _load(self, keys: Iterable[ToolKey]) -> None:
+        """Tell the model of the tools that it has found, behind those that it knows."""
+        before = set(map(id, self._plan.specs))
+        self._plan = self._plan.with_found(keys)
+        self._found += (spec for spec in self._plan.specs if id(spec) not in before)
 
     def _next(self, request: ModelRequest, own: list[ResponseItem]) -> ModelRequest:
         """Return the request after calls of ours: a tool that was asked for has been called, and where no more calls
         are run the model is not told of our tools."""
         if own and request.tool_choice != "none":
-            request = msgspec.structs.replace(request, tool_choice="auto", tools=self._tools)
+            told = set(map(id, self._tools))
+            found = (spec for spec in self._found if id(spec) not in told)
+            request = msgspec.structs.replace(request, tool_choice="auto", tools=(*self._tools, *found))
         tools = tuple(spec for spec in request.tools if self._hosted.offers(spec_name(spec)))
         return request if len(tools) == len(request.tools) else msgspec.structs.replace(request, tools=tools)
 
@@ -298,7 +312,7 @@ class ResponseRun:
             field = "arguments" if kind == "function_call" else "input"
             named = {"name": event.name, "call_id": event.call_id, **_spaced(event.namespace), field: ""}
             self._keep(event.item_id, ledger.add_item(kind, named))
-        elif event.begun and not (self._shell and kind in ("shell_call", "shell_call_output")):
+        elif event.begun and not self._is_replaced(kind):
             self._keep(event.item_id, ledger.add_item(kind, self._fields(event.begun), event.item_id))
 
     def _fields(self, raw: bytes) -> JsonObject:
@@ -318,6 +332,12 @@ class ResponseRun:
             self._open[new_id(older.kind)] = older
         self._open[item_id] = item
 
+    def _is_replaced(self, kind: str) -> bool:
+        """Return whether items of this type are told of when they are run."""
+        if kind == "tool_search_call":
+            return self._hosted.search is not None
+        return self._shell is not None and kind in ("shell_call", "shell_call_output")
+
     @property
     def _shell(self) -> str | None:
         """The function that is our shell."""
@@ -332,7 +352,7 @@ class ResponseRun:
         """Tell of a whole item, of which the client reads `shown`, unless it is a call of ours, which tells of itself.
         Yields it if it is a wrong call."""
         if self._hosted.names(item) or isinstance(item.view, MessageBlock):
-            self.said.append(item)
+            self.said.append(ran_here(item) if isinstance(item.view, ToolSearchCall) else item)
             return
         if isinstance(item.view, ShellCall) and self._shell and item.view.call_id not in self._unanswered:
             self._unanswered[item.view.call_id] = item

@@ -4,7 +4,7 @@ Tools of unknown types are kept and echoed. Those that nobody runs are named in 
 Source: the `tools` and `tool_choice` of the Responses API.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -28,6 +28,8 @@ from ferrule.protocol.specs import (
 from ferrule.responses.errors import ApiError
 from ferrule.responses.hosted_calls import Declared, Hosted
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
+from ferrule.responses.tool_search import NAME as SEARCH
+from ferrule.responses.tool_search import Later, Search, later, later_of_server
 from ferrule.responses.tool_shapes import (
     Custom,
     Function,
@@ -38,6 +40,7 @@ from ferrule.responses.tool_shapes import (
     read_tool,
 )
 from ferrule.tools.grammar import InputGrammar, checkable_grammar
+from ferrule.tools.registry import ToolKey
 
 ANY_TEXT = FreeformToolFormat("text", "", "")
 MOST_SERVERS = 32
@@ -52,6 +55,7 @@ class ToolPlan(msgspec.Struct, frozen=True):
     upstream is told of as functions, by the functions' names. `grammars`: of freeform tools, by namespace and name.
     `hosted`: tools that are run here, by the names of their functions. `unopened`: tools that are run here, and whose
     functions are known once the response runs. `not_run`: types of tools, and fields of tools, that nobody runs.
+    `search`: finds the tools that are deferred; `found` are the keys of those that it has found, the oldest first.
     """
 
     echoed: tuple[JsonObject, ...] = ()
@@ -61,6 +65,8 @@ class ToolPlan(msgspec.Struct, frozen=True):
     hosted: Mapping[str, Hosted] = {}
     unopened: tuple[Declared, ...] = ()
     not_run: tuple[str, ...] = ()
+    search: Search | None = None
+    found: tuple[ToolKey, ...] = ()
 
     @property
     def ours(self) -> tuple[Declared, ...]:
@@ -82,6 +88,16 @@ class ToolPlan(msgspec.Struct, frozen=True):
         """Return whether a tool of this type is run here."""
         return any(entry.tool.kind == kind for entry in self.ours)
 
+    def with_found(self, keys: Iterable[ToolKey]) -> "ToolPlan":
+        """Return the plan with the tools of these keys loaded, behind those that are: so what a server has cached of
+        them stands."""
+        found = tuple(dict.fromkeys((*self.found, *keys)))
+        if self.search is None or found == self.found:
+            return self
+        before = {id(spec) for spec in self.specs}
+        added = [spec for spec in self.search.loaded(found) if id(spec) not in before]
+        return msgspec.structs.replace(self, specs=(*self.specs, *added), found=found)
+
     def with_notes(self, notes: Mapping[str, str]) -> "ToolPlan":
         """Return the plan with more in the descriptions of functions, by their names."""
         if not any(notes.values()):
@@ -100,15 +116,19 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
     hosted: dict[str, Hosted] = {}
     unopened: list[Declared] = []
     not_run: list[str] = []
+    deferred: list[Later] = []
+    searches = any(isinstance(shape, ToolSearch) and shape.execution != "client" for shape in shapes)
     for tool, shape in zip(given, shapes, strict=True):
         kind = _kind(tool)
         native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
         here = next((one for one in own if one.is_meant(tool)), None)
         is_ours = here is not None and here.goes_first
         if isinstance(shape, Function | Custom | Namespace):
-            specs.append(_declared(shape))
+            now, put_off = _divided(_declared(shape)) if searches else ([_declared(shape)], [])
+            specs += now
+            deferred += put_off
             not_run += shape.unknown if isinstance(shape, Namespace) else ()
-        elif isinstance(shape, ToolSearch) and shape.execution == "client":
+        elif isinstance(shape, ToolSearch):
             specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
         elif knows(kind) and not is_ours:
             specs.append(RawTool(definition=tool))
@@ -124,8 +144,11 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
             not_run += here.not_run(tool)
         else:
             not_run.append(kind)
-    _check_twins(specs)
+    _check_twins([*specs, *(one.spec for one in deferred if one.tool.space is None)])
     _check_servers(shapes)
+    search = Search(tuple(deferred)) if searches else None
+    if search is not None and not unopened:
+        specs = _described(specs, search)
     return ToolPlan(
         tuple(_echo(tool) for tool in given),
         tuple(specs),
@@ -134,18 +157,35 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
         hosted,
         tuple(unopened),
         tuple(dict.fromkeys(not_run)),
+        search,
     )
 
 
+def _divided(spec: ToolSpec) -> tuple[list[ToolSpec], list[Later]]:
+    """Return what the model is told of at once, and the tools that it may find."""
+    if isinstance(spec, NamespaceTool):
+        now = tuple(tool for tool in spec.tools if not tool.defer_loading)
+        put_off = [later(tool, spec) for tool in spec.tools if tool.defer_loading]
+        return ([msgspec.structs.replace(spec, tools=now)] if now or not put_off else []), put_off
+    put_off = [later(spec)] if isinstance(spec, ResponsesApiTool | FreeformTool) and spec.defer_loading else []
+    return ([] if put_off else [spec]), put_off
+
+
+def _described(specs: Iterable[ToolSpec], search: Search) -> list[ToolSpec]:
+    """Return the specs with the search told of by what it can find now; without it if that is nothing."""
+    others = [(search.spec if isinstance(spec, ToolSearchTool) else spec) for spec in specs]
+    return others if search.tools else [spec for spec in others if not isinstance(spec, ToolSearchTool)]
+
+
 def _noted(spec: ToolSpec, note: str) -> ToolSpec:
-    if not isinstance(spec, ResponsesApiTool):
+    if not note or not isinstance(spec, ResponsesApiTool):
         return spec
     return msgspec.structs.replace(spec, description=spec.description + note)
 
 
 def _add_functions(
     tool: HostedTool, declared: JsonObject, taken: set[str], hosted: dict[str, Hosted]
-) -> Iterator[ToolSpec]:
+) -> Iterator[ResponsesApiTool]:
     """Yield the functions of a tool of ours, under names that are free, and note them."""
     for function in tool.functions(declared):
         name = _free_name(function.name, taken)
@@ -157,11 +197,24 @@ def _add_functions(
 def with_opened(plan: ToolPlan, tools: Sequence[HostedTool]) -> ToolPlan:
     """Return the plan with the functions of the tools that were not open, in their order."""
     hosted = dict(plan.hosted)
-    taken = {spec_name(spec) for spec in plan.specs}
-    specs = list(plan.specs)
+    search = plan.search or Search()
+    deferred = list(search.tools)
+    taken = {spec_name(spec) for spec in (*plan.specs, *(one.spec for one in deferred))}
+    found = {id(spec) for spec in search.loaded(plan.found)}
+    specs = [spec for spec in plan.specs if id(spec) not in found]
     for tool, one in zip(tools, plan.unopened, strict=True):
-        specs += _add_functions(tool, one.declared, taken, hosted)
-    return msgspec.structs.replace(plan, specs=tuple(specs), hosted=hosted, unopened=())
+        functions = _add_functions(tool, one.declared, taken, hosted)
+        if plan.search is not None and one.declared.get("defer_loading") is True:
+            label, about = str(one.declared.get("server_label")), str(one.declared.get("server_description") or "")
+            deferred += (later_of_server(label, about, tool.name_of(hosted[f.name].function), f) for f in functions)
+        else:
+            specs += functions
+    opened = msgspec.structs.replace(plan, specs=tuple(specs), hosted=hosted, unopened=())
+    if plan.search is None:
+        return opened
+    search = msgspec.structs.replace(search, tools=tuple(deferred))
+    opened = msgspec.structs.replace(opened, specs=tuple(_described(specs, search)), search=search, found=())
+    return opened.with_found(plan.found)
 
 
 def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
@@ -171,6 +224,9 @@ def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolCh
             choice = "auto"  # no server could list its tools
         return (choice or "auto", plan.specs)  # type: ignore[return-value]  # the request's reader has checked it
     kind, name = choice.get("type"), choice.get("name")
+    plan = plan.with_found(_named_by(choice))
+    if kind == SEARCH and plan.search is not None:
+        return (ForcedTool(SEARCH) if plan.search.tools else "auto"), plan.specs
     if kind in ("function", "custom"):
         if name not in {spec_name(spec) for spec in plan.specs}:
             raise ApiError(f"tool_choice: there is no tool {name!r} in tools", param="tool_choice.name")
@@ -185,6 +241,14 @@ def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolCh
         return ForcedTool(native), plan.specs
     sent = any(isinstance(spec, RawTool) and spec.definition.get("type") == kind for spec in plan.specs)
     return (ForcedTool(kind) if sent else "auto"), plan.specs
+
+
+def _named_by(choice: JsonObject) -> Iterator[ToolKey]:
+    """Yield the keys of the client's tools that a choice names."""
+    listed = choice.get("tools")
+    for tool in (choice, *(listed if isinstance(listed, list) else ())):
+        if isinstance(tool, dict) and tool.get("type") in ("function", "custom"):
+            yield (None, str(tool.get("name")))
 
 
 def _of_server(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:

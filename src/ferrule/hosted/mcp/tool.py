@@ -3,12 +3,12 @@
 Source: `mcp`, `mcp_list_tools`, `mcp_call`, `mcp_approval_request` and `mcp_approval_response` of the Responses API.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ferrule.egress.guard import Refused
 from ferrule.hosted.approvals import Approvals, Wanted
 from ferrule.hosted.mcp.declared import RemoteServer, checked_place, read_server
-from ferrule.hosted.mcp.listing import entries_of, functions_of, known_list, source_of, too_many, tools_in
+from ferrule.hosted.mcp.listing import ListCache, ServerTools, entries_of, known_list, source_of, too_many
 from ferrule.hosted.mcp.remote import Failure, Remote, Remotes
 from ferrule.hosted.mcp.results import Outcome, kept_output, outcome_of
 from ferrule.hosted.records import Answer, HeldCall, Record, ToolList, as_item
@@ -20,6 +20,7 @@ from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import ResponsesApiTool
 from ferrule.tools.arguments import read_arguments
 from ferrule.tools.foreign import ForeignValidator
+from ferrule.tools.tasks import run_blocking
 
 KIND = "mcp"
 
@@ -34,6 +35,7 @@ class HostedMcp(HostedTool):
     def __init__(self, remotes: Remotes, approvals: Approvals) -> None:
         self._remotes = remotes
         self._approvals = approvals
+        self._lists = ListCache()
 
     @property
     def goes_first(self) -> bool:
@@ -64,11 +66,11 @@ class HostedMcp(HostedTool):
         entries = known_list(scope.items, server)
         records: list[Record] = []
         if entries is None:
-            listed = await _listed(server, remote, telling)
+            listed = await _listed(server, remote, telling, deferred=scope.searches and server.defer_loading is True)
             entries = listed or ()
             if listed is not None:
                 records.append(ToolList(server.server_label, listed, source_of(server)))
-        opened = OpenServer(server, tools_in(server, entries), remote, self._approvals)
+        opened = OpenServer(server, await self._lists.tools_of(server, entries), remote, self._approvals)
         return Opened(opened, tuple(map(as_item, records)))
 
     def replayed(self, item: JsonObject, called: Callable[[str], str]) -> tuple[ResponseItem, ...]:
@@ -105,14 +107,16 @@ def _call(item: JsonObject, call_id: str, name: str) -> ResponseItem:
     return make_item(FunctionCall(call_id=call_id, name=name, arguments=str(item.get("arguments") or "{}")))
 
 
-async def _listed(server: RemoteServer, remote: Remote, telling: Telling) -> tuple[JsonObject, ...] | None:
+async def _listed(
+    server: RemoteServer, remote: Remote, telling: Telling, *, deferred: bool
+) -> tuple[JsonObject, ...] | None:
     """List the server's tools, and tell that as an item. None: it did not list them."""
     same = {"server_label": server.server_label}
     item = telling.add_item("mcp_list_tools", {**same, "tools": []})
     telling.tell_of(item, "response.mcp_list_tools.in_progress")
     found = await remote.list_tools()
-    entries = () if isinstance(found, Failure) else entries_of(server, found)
-    problem = found.text if isinstance(found, Failure) else too_many(entries)
+    entries = () if isinstance(found, Failure) else await run_blocking(entries_of, server, found)
+    problem = found.text if isinstance(found, Failure) else too_many(entries, deferred=deferred)
     telling.tell_of(item, f"response.mcp_list_tools.{'completed' if problem is None else 'failed'}")
     if problem is not None:
         telling.end_item(item, {**same, "tools": [], "error": problem, "status": "failed"})
@@ -126,21 +130,20 @@ class OpenServer(HostedTool):
 
     kind = KIND
 
-    def __init__(
-        self, server: RemoteServer, tools: Mapping[str, McpTool], remote: Remote, approvals: Approvals
-    ) -> None:
+    def __init__(self, server: RemoteServer, tools: ServerTools, remote: Remote, approvals: Approvals) -> None:
         self._server = server
-        self._tools = tools
+        self._tools = tools.tools
+        self._functions = tools.functions
         self._remote = remote
         self._approvals = approvals
 
-    def names(self, function: str, name: str) -> bool:
-        """Return whether a function stands for the server's tool of this name."""
-        return self._tools[function].name == name
+    def name_of(self, function: str) -> str:
+        """Return the server's name of the tool that a function stands for."""
+        return self._tools[function].name
 
     def functions(self, tool: JsonObject) -> Sequence[ResponsesApiTool]:
         """Return a function for each of its tools."""
-        return functions_of(self._server, self._tools)
+        return self._functions
 
     async def run(self, call: HostedCall, telling: Telling) -> OutputBody | Held:
         """Run a call, or ask the client whether it may run."""

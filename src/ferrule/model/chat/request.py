@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from ferrule.model import freeform
-from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.adapt import WireTools, found_text, wire_name
 from ferrule.model.calls import sendable
 from ferrule.model.chat.kept import THINKING_PARTS, Fields, merged, read_fields
 from ferrule.model.names import Callee
 from ferrule.model.opening import leading_messages, opening
 from ferrule.model.outputs import SHOWN, split_output
-from ferrule.model.payloads import json_array, json_object, without_fields
+from ferrule.model.payloads import json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.sampling import sampling, schema_format, shared_fields
@@ -225,7 +225,7 @@ class ChatBody:
             answer = None if given is None else as_function(given)
             content: object = ABORTED
             if isinstance(answer, ToolSearchOutput):
-                content = json_array(map(bytes, answer.tools)).decode()
+                content = found_text(answer)
             elif isinstance(answer, FunctionCallOutput | CustomToolCallOutput | McpToolCallOutput):
                 output = self._to.shown(answer.output)
                 content, images = split_output(output)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import msgspec
 
 from ferrule.model import freeform
-from ferrule.model.adapt import WireTools, knows_tool, wire_name
+from ferrule.model.adapt import WireTools, found_text, knows_tool, wire_name
 from ferrule.model.names import Callee
 from ferrule.model.outputs import SHOWN, split_output
-from ferrule.model.payloads import Json, json_array, json_object, without_fields
+from ferrule.model.payloads import Json, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
 from ferrule.model.responses.item_fields import pruned
@@ -231,10 +231,12 @@ class ResponsesBody:
         if isinstance(view, FunctionCall | CustomToolCall) and view.namespace and not server.namespaces:
             name = wire_name(Callee(view.name, view.namespace).flat)
             return msgspec.structs.replace(view, name=name, namespace=None)
+        if isinstance(view, ToolSearchCall | ToolSearchOutput) and view.call_id and server.tool_search:
+            return view if view.execution == "client" else msgspec.structs.replace(view, execution="client")
         if isinstance(view, ToolSearchCall) and view.call_id and not server.tool_search:
             return FunctionCall(call_id=view.call_id, name="tool_search", arguments=bytes(view.arguments).decode())
         if isinstance(view, ToolSearchOutput) and view.call_id and not server.tool_search:
-            return FunctionCallOutput(call_id=view.call_id, output=json_array(map(bytes, view.tools)).decode())
+            return FunctionCallOutput(call_id=view.call_id, output=found_text(view))
         if isinstance(view, Message) and view.role == "developer" and not server.developer_role:
             return msgspec.structs.replace(view, role="system")
         return view

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.adapt import WireTools, found_text, wire_name
 from ferrule.model.calls import sendable
 from ferrule.model.chat.request import ChatBody
 from ferrule.model.names import Callee
 from ferrule.model.outputs import split_output
-from ferrule.model.payloads import json_array
 from ferrule.model.recipient import Recipient
 from ferrule.model.screen_calls import as_function
 from ferrule.model.stream import ModelRequest
@@ -78,7 +77,7 @@ class TextBody:
             case ToolSearchCall():
                 return _said(call_text("tool_search", bytes(view.arguments).decode() or "{}"))
             case ToolSearchOutput():
-                return _answered(output_text(json_array(map(bytes, view.tools)).decode()))
+                return _answered(output_text(found_text(view)))
             case FunctionCallOutput() | CustomToolCallOutput() | McpToolCallOutput():
                 text, others = split_output(self._to.shown(view.output))
                 return Message(role="user", content=(InputText(output_text(text)), *others))
