@@ -1,6 +1,7 @@
 """The screen of a session: a real browser, a scripted model, each form of the tool."""
 
 import base64
+import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,12 +12,17 @@ import pytest
 
 from ferrule import Agent, Toolset
 from ferrule.builtin import BUILTINS
+from ferrule.doors.acp.updates import Updates
+from ferrule.doors.app_server.forms import content_items
+from ferrule.doors.headless.jsonl import JsonLines
+from ferrule.doors.terminal.cells import Image, ToolCell
+from ferrule.doors.terminal.conversation import Conversation
 from ferrule.history.compaction import shortened
 from ferrule.images import read_header
 from ferrule.model.profiles import load_profiles
 from ferrule.protocol.computer_settings import ComputerSettings
-from ferrule.protocol.events import Event, ExecApproval, ItemCompleted, WarningEvent
-from ferrule.protocol.items import ComputerCallOutput, make_item
+from ferrule.protocol.events import Event, ExecApproval, ItemCompleted, ItemStarted, WarningEvent
+from ferrule.protocol.items import ComputerCallOutput, make_item, read_item
 from ferrule.protocol.payload import NO_SCREENSHOT, NativePayload, ToolOutput
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.protocol.profiles import ModelProfile
@@ -388,6 +394,36 @@ def test_what_a_hook_says_of_a_screen_stands_beside_its_picture() -> None:
     said = ToolOutput(shot, True, True, beside="A dialog.").replaced("Go on.")
     assert said.body == shot and said.unsaid(NativePayload("computer_call", "{}")) == "Go on."
     assert ToolOutput("text", True, True).replaced("Go on.") == ToolOutput("Go on.", True)
+
+
+def test_every_door_shows_the_picture_and_the_words(tmp_path: Path) -> None:
+    pixel = "iVBORw0KGgo="
+    url = f"data:image/png;base64,{pixel}"
+    shot = msgspec.json.encode({"type": "computer_screenshot", "image_url": url})
+    item = read_item(json.dumps(acts("c", {"type": "type", "text": "Ada"})))
+    body = ComputerCallOutput(call_id="c", output=msgspec.Raw(shot))
+    output = ToolOutput(body, True, True, beside="A dialog.")
+    events = ItemStarted(item=item), ItemCompleted(item=item, output=output)
+    lines, told, cells, placed = io.BytesIO(), list[str](), list[object](), list[str]()
+
+    def place(given: str) -> None:
+        placed.append(given)
+
+    doors: list[JsonLines | Updates | Conversation] = [
+        JsonLines(lines),
+        Updates(lambda update: told.append(update.model_dump_json()), str(tmp_path)),
+        Conversation(cells.append, cells.append, place),
+    ]
+    for door in doors:
+        for event in events:
+            door.on_event(event)
+    shown = json.loads(lines.getvalue().splitlines()[-1])["item"]
+    assert (shown["tool"], shown["arguments"]) == ("computer", {"actions": [{"type": "type", "text": "Ada"}]})
+    assert [part.get("text") or part["image_url"] for part in shown["output"]] == ["A dialog.", url]
+    assert pixel in told[-1] and "A dialog." in told[-1]
+    assert placed == [url] and any(isinstance(cell, Image) for cell in cells)
+    assert "A dialog." in str(next(cell for cell in cells if isinstance(cell, ToolCell)).rows(80))
+    assert [kind.__struct_config__.tag for kind in content_items(output)] == ["inputText", "inputImage"]
 
 
 def test_a_session_has_one_screen() -> None:

@@ -403,7 +403,8 @@ def _status(status: str) -> Any:
 
 
 def _body(output: ToolOutput) -> str | tuple[ContentPart, ...]:
-    return output.body if isinstance(output.body, tuple) else output.text
+    body = output.shown
+    return body if isinstance(body, tuple) else output.text
 
 
 def _told(event: Event | ToolEvent) -> str:

@@ -147,9 +147,8 @@ def _diff(change: FileChange) -> str:
 
 def content_items(output: ToolOutput) -> tuple[ContentItem, ...]:
     """Return a tool's output, as a client's tool would have given it."""
-    if not isinstance(output.body, tuple):
-        return (ContentText(text=output.text),)
-    return tuple(map(_content_item, output.body))
+    body = output.shown
+    return tuple(map(_content_item, body)) if isinstance(body, tuple) else (ContentText(text=output.text),)
 
 
 def _content_item(part: ContentPart) -> ContentItem:
