@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.containers.images import folders, writable
-from ferrule.workspaces import Empty, Folder, Repository, WorkspaceError, Workspaces, changes, contents
+from ferrule.workspaces import Empty, Folder, Repository, WorkspaceError, Workspaces, base, changes, contents
 from ferrule.workspaces.tree import Tree
 from tests.workspaces.places import applied, git, new_repository
 from tests.workspaces.places import contents as contents_of
@@ -133,6 +133,17 @@ async def test_a_scratch_folder_in_a_repository_ignores_nothing_by_its_rules(tmp
     async with Workspaces.open(around / "scratch") as workspaces, workspaces.enter(Empty()) as one:
         (one.path / "a").write_bytes(b"")
         assert (await one.patch()).startswith("diff --git a/a b/a\n")
+
+
+async def test_a_repository_that_git_cannot_read_to_its_end_is_refused_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "ANSWER_SECONDS", 0.2)
+    repository = new_repository(tmp_path / "source", {"a": b"1\n"})
+    (repository / ".git/HEAD").unlink()
+    os.mkfifo(repository / ".git/HEAD")
+    text = await refused(Repository(str(repository)), tmp_path / "scratch")
+    assert text.startswith(f"git did not answer within 0.2 seconds about {repository}")
 
 
 async def test_many_at_once_share_one_base_and_nothing_else(source: Path, tmp_path: Path) -> None:

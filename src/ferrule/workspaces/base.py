@@ -28,6 +28,8 @@ PLAIN, PROGRAM, LINK, SUBMODULE = "100644", "100755", "120000", "160000"
 FETCH = ("fetch", "--quiet", "--no-recurse-submodules", "--update-shallow", "--update-head-ok")
 """Tags that lead into the history come along."""
 BRANCHES = "refs/heads/"
+ANSWER_SECONDS = 30.0
+"""In which git tells what a repository is: it takes milliseconds, but waits for ever where a file of it is a FIFO."""
 PROMISES = r"^(extensions\.partialclone|remote\..*\.promisor)$"
 INCOMPLETE = "it is a partial clone; `git -C {} fetch --refetch --no-filter` gets the rest of its history"
 PASSING = "refs/ferrule/base"
@@ -82,6 +84,15 @@ class Commit(msgspec.Struct, frozen=True):
 
 async def head_of(source: Repository) -> Commit:
     """Return the commit at HEAD. Raises `WorkspaceError`."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await _head_of(source)
+    except TimeoutError as error:
+        text = f"git did not answer within {ANSWER_SECONDS:g} seconds about {source.path}: does the disk of its .git hang?"
+        raise WorkspaceError(text) from error
+
+
+async def _head_of(source: Repository) -> Commit:
     path = os.path.realpath(os.path.expanduser(source.path))
     _must_be_folder(source.path)
     where = ("-C", path, f"--git-dir={path}/.git") if os.path.lexists(f"{path}/.git") else (f"--git-dir={path}",)
