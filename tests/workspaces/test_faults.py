@@ -143,7 +143,7 @@ async def test_a_repository_that_git_cannot_read_to_its_end_is_refused_in_time(
     (repository / ".git/HEAD").unlink()
     os.mkfifo(repository / ".git/HEAD")
     text = await refused(Repository(str(repository)), tmp_path / "scratch")
-    assert text.startswith(f"git did not answer within 0.2 seconds about {repository}")
+    assert text.startswith(f"git did not answer about {repository} within 0.2 seconds")
 
 
 async def test_many_at_once_share_one_base_and_nothing_else(source: Path, tmp_path: Path) -> None:

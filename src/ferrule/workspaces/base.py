@@ -88,7 +88,7 @@ async def head_of(source: Repository) -> Commit:
         async with asyncio.timeout(ANSWER_SECONDS):
             return await _head_of(source)
     except TimeoutError as error:
-        text = f"git did not answer within {ANSWER_SECONDS:g} seconds about {source.path}: does the disk of its .git hang?"
+        text = f"git did not answer about {source.path} within {ANSWER_SECONDS:g} seconds: does its disk hang?"
         raise WorkspaceError(text) from error
 
 
