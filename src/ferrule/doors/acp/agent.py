@@ -185,7 +185,7 @@ class Agent:
         place = self._place(cwd, additional_directories, mcp_servers)
         stored = await self._stored(session_id)
         desk = await self._go_on(place, stored)
-        desk.replay(stored)
+        await desk.replay(stored)
         desk.later(desk.greet)
         return LoadSessionResponse(modes=modes_of(desk.settings), config_options=desk.options())
 
@@ -312,7 +312,7 @@ class Agent:
     async def _go_on(self, place: Place, stored: StoredSession) -> Desk:
         """Open a stored session with its rights and its model, where the command line gives no others."""
         if (known := self._desks.get(stored.meta.id)) is not None:
-            if not known.is_resting:
+            if not known.is_idle:
                 raise UsageError("a turn of this session runs: cancel it first")
             del self._desks[stored.meta.id]
             await known.close()

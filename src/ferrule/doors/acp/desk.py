@@ -15,6 +15,7 @@ from acp.schema import (
     ElicitationSchema,
     PromptResponse,
     RequestPermissionResponse,
+    SessionInfoUpdate,
     ToolCallUpdate,
     Usage,
     UsageUpdate,
@@ -31,7 +32,7 @@ from ferrule.history.compaction import is_words_of_user
 from ferrule.history.pairs import answered_id
 from ferrule.model.stream import ModelError
 from ferrule.prompts import PREFIX, expand_prompt
-from ferrule.protocol.content import ContentPart
+from ferrule.protocol.content import ContentPart, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import (
     ElicitationRequest,
@@ -59,6 +60,8 @@ from ferrule.tools.tasks import end_tasks
 
 MAX_WAITING = 16
 """Prompts of one session that wait for the one that runs: an editor sends one at a time."""
+LONGEST_TITLE = 200
+"""Characters of what a session is called: how its first prompt begins, as in the list of sessions."""
 MODELS_S = 3.0
 """Seconds for a server to list its models; a session does not wait longer for it."""
 CLOSED = "the session is closed"
@@ -145,14 +148,18 @@ class Desk:
 
     def greet(self) -> None:
         """Tell a client that knows the session which commands there are, and what it should know."""
-        self.show(update_available_commands(available(self.talk.settings)))
+        try:
+            self.show(update_available_commands(available(self.talk.settings)))
+        except FerruleError as error:  # the folder of prompts
+            self.note(f"⚠ {error}")
         for text in self._opening.warnings:
             self.note(f"⚠ {text}")
 
-    def replay(self, stored: StoredSession) -> None:
-        """Tell a client what was said in a stored session."""
+    async def replay(self, stored: StoredSession) -> None:
+        """Tell a client what was said in a stored session, as fast as it reads."""
         for response in stored.responses:
             for item in response:
+                await self._line.pace()
                 view, answered = item.view, answered_id(item.view)
                 if isinstance(view, Message) and view.role == "user":
                     if is_words_of_user(item):
@@ -232,6 +239,8 @@ class Desk:
     async def _turn(self, words: tuple[ContentPart, ...], cancelled: int) -> PromptResponse:
         self._ends.clear()
         self.session  # noqa: B018 - it must be open
+        if not self.talk.said and (title := " ".join(text_of(words).split())[:LONGEST_TITLE]):
+            self.show(SessionInfoUpdate(session_update="session_info_update", title=title))
         self.talk.say(words)
         await self.talk.work()
         end = self._ends[-1] if self._ends else None
@@ -381,15 +390,20 @@ class Desk:
         return await self._line.client.create_elicitation(message=safe(message), mode=mode)
 
     @property
-    def is_resting(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing of the session runs."""
-        return not self._turns.locked() and not self.talk.is_working and self.talk.session is not None
+        return not self._turns.locked() and not self.talk.is_working
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing of it runs, and it could be closed until its next prompt."""
+        session = self.talk.session
+        return self.is_idle and session is not None and not session.has_children_at_work and session.is_stored_whole
 
     async def rest(self) -> None:
         """Close what the session holds; its next prompt opens it again."""
-        async with self._turns:
-            session = self.talk.session
-            if session is not None and not session.has_children_at_work and session.is_stored_whole:
+        if self.is_resting:
+            async with self._turns:
                 await self.talk.close()
 
     async def _wake(self) -> None:

@@ -60,6 +60,7 @@ from ferrule.protocol.events import (
     ViewImage,
     WarningEvent,
 )
+from ferrule.protocol.hosted import hosted_line
 from ferrule.protocol.items import Message, Reasoning, ResponseItem
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.thoughts import shown
@@ -119,6 +120,8 @@ class Updates:
         self._said = ""
         """What has arrived of it."""
         self._item = ""
+        self._hosted = 0
+        """How many calls the provider has run itself."""
 
     def call_id(self, call_id: str, agent: str = "") -> str:
         """Return the id by which the client knows a call of ours, or of a sub-agent."""
@@ -215,6 +218,10 @@ class Updates:
                     self.note("Sources: " + ", ".join(pages))
             case Reasoning() as reasoning:
                 self._say_whole("reasoning", reasoning_text(reasoning))
+            case view if (line := hosted_line(view)) is not None:
+                self._close_text()
+                self._hosted += 1
+                self._start(f"hosted_{self._hosted}", safe(line), kind="fetch", status="completed")
 
     def _say_whole(self, kind: str, text: str) -> None:
         before = self._said.lstrip("\n") if self._open == kind else ""
@@ -265,7 +272,7 @@ class Updates:
         title = title_of(CommandCall(event.command[-1] if event.command else ""))
         known = self._known(call_id, title)
         known.live = _Live()
-        if self._terminals and not known.has_terminal:
+        if self._terminals:  # a question may stand in its place since an earlier attempt
             known.has_terminal = True
             terminal = self.call_id(call_id)
             content = [TerminalToolCallContent(type="terminal", terminal_id=terminal)]
