@@ -351,3 +351,19 @@ def test_what_is_printed_beside_the_protocol_goes_to_standard_error(cold_place: 
     )  # fmt: skip
     assert done.returncode == 0 and b"stray\nchild\n" in done.stderr
     assert json.loads(done.stdout)["result"]["protocolVersion"] == 1
+
+
+async def test_a_session_is_opened_once_at_a_time_however_often_it_is_asked_for(tmp_path: Path) -> None:
+    with ScriptedModel([[message("one")], [message("two")]]) as model:
+        async with piped(tmp_path, model) as pipes:
+            session = await pipes.begin()
+            await pipes.answer(await pipes.prompt(session, "go"))
+            where = {"sessionId": session, "cwd": str(tmp_path / "work"), "mcpServers": []}
+            asked = {await pipes.ask("session/load", **where) for _ in range(6)}
+            asked.add(await pipes.ask("session/close", sessionId=session))
+            while asked:
+                heard = await pipes.hear()
+                asked -= {heard.get("id")}
+            await pipes.result("session/load", **where)
+            done = await pipes.answer(await pipes.prompt(session, "go on"))
+            assert done["result"]["stopReason"] == "end_turn" and "go" in model.last_request.user_text

@@ -74,7 +74,12 @@ async def test_a_command_that_outlives_its_turn_is_told_of_when_it_ends() -> Non
 async def test_output_is_shown_again_without_being_asked_for() -> None:
     updates: list[Any] = []
     shown = asyncio.Event()
-    teller = Updates(lambda update: (updates.append(update), shown.set())[0], "/work")
+
+    def show(update: Any) -> None:
+        updates.append(update)
+        shown.set()
+
+    teller = Updates(show, "/work")
     teller.on_event(ItemStarted(item=CALL))
     teller.on_event(BEGIN)
     for chunk in (b"caf\xc3", b"\xa9"):  # a character in two pieces

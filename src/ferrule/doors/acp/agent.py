@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
@@ -110,6 +111,8 @@ class Agent:
         self.line: Line | None = None
         """The way to the client, once it has said who it is."""
         self._desks: dict[str, Desk] = {}  # the one that rested longest first
+        self._going_on: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Held while a stored session is being opened."""
 
     def on_connect(self, conn: Client) -> None:
         """Take the connection."""
@@ -123,7 +126,8 @@ class Agent:
         **more: Any,
     ) -> InitializeResponse:
         """Say what is served."""
-        able = client_capabilities or ClientCapabilities()
+        # The SDK lets other values pass where an object should be.
+        able = client_capabilities if isinstance(client_capabilities, ClientCapabilities) else ClientCapabilities()
         asks = able.elicitation or ElicitationCapabilities()
         assert self._client is not None
         self._files = able.fs or FileSystemCapabilities()
@@ -183,8 +187,7 @@ class Agent:
     ) -> LoadSessionResponse:
         """Go on with a stored session, and tell what was said in it."""
         place = self._place(cwd, additional_directories, mcp_servers)
-        stored = await self._stored(session_id)
-        desk = await self._go_on(place, stored)
+        desk, stored = await self._go_on(place, session_id)
         await desk.replay(stored)
         desk.later(desk.greet)
         return LoadSessionResponse(modes=modes_of(desk.settings), config_options=desk.options())
@@ -200,7 +203,7 @@ class Agent:
     ) -> ResumeSessionResponse:
         """Go on with a stored session of which the client knows what was said."""
         place = self._place(cwd, additional_directories, mcp_servers)
-        desk = await self._go_on(place, await self._stored(session_id))
+        desk, _ = await self._go_on(place, session_id)
         desk.later(desk.greet)
         return ResumeSessionResponse(modes=modes_of(desk.settings), config_options=desk.options())
 
@@ -221,7 +224,7 @@ class Agent:
             copy = open_here.talk.fork(open_here.talk.session)
         else:
             copy = await run_blocking(SessionIndex(self._programs.home).fork, session_id)
-        desk = await self._go_on(place, await self._stored(copy))
+        desk, _ = await self._go_on(place, copy)
         desk.later(desk.greet)
         return ForkSessionResponse(session_id=desk.id, modes=modes_of(desk.settings), config_options=desk.options())
 
@@ -309,28 +312,30 @@ class Agent:
         except UsageError as error:
             raise _unknown(session_id) from error
 
-    async def _go_on(self, place: Place, stored: StoredSession) -> Desk:
-        """Open a stored session with its rights and its model, where the command line gives no others."""
-        if (known := self._desks.get(stored.meta.id)) is not None:
-            if not known.is_idle:
-                raise UsageError("a turn of this session runs: cancel it first")
-            del self._desks[stored.meta.id]
-            await known.close()
-            stored = await self._stored(stored.meta.id)
-        loaded = place.load(None)
-        settings = settings_to_go_on(loaded.settings, stored, self._programs.given)
-        opening = Opening(
-            settings=place.complete(settings),
-            stored=stored,
-            sources=place.sources(None) if loaded.unconfirmed else None,
-            warnings=loaded.warnings,
-        )
-        return await self._open(stored.meta.id, place, opening)
+    async def _go_on(self, place: Place, session_id: str) -> tuple[Desk, StoredSession]:
+        """Open a stored session with its rights and its model, where the command line gives no others. One that is open
+        here is opened anew, unless it is busy."""
+        async with self._going_on[session_id]:
+            known = self._desks.get(session_id)
+            if known is not None and not known.is_idle:
+                raise UsageError("this session is busy: wait, or cancel its turn")
+            stored = await self._stored(session_id)
+            if known is not None:
+                self._desks.pop(session_id, None)
+                await known.close()
+                stored = await self._stored(session_id)
+            loaded = place.load(None)
+            settings = settings_to_go_on(loaded.settings, stored, self._programs.given)
+            opening = Opening(
+                settings=place.complete(settings),
+                stored=stored,
+                sources=place.sources(None) if loaded.unconfirmed else None,
+                warnings=loaded.warnings,
+            )
+            return await self._open(session_id, place, opening), stored
 
     async def _open(self, session_id: str, place: Place, opening: Opening) -> Desk:
         assert self.line is not None
-        if session_id in self._desks:
-            raise UsageError("this session is being opened already")
         files = EditorFiles(self.line.client, session_id, self._files)
         desk = self._desks[session_id] = Desk(session_id, self.line, place, opening, files)
         try:

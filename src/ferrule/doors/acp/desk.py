@@ -114,7 +114,8 @@ class Desk:
 
     async def open(self) -> None:
         """Open the session. Raises what `open_session` does."""
-        await self.talk.open(self._opening.settings, self._opening.stored, self.id)
+        async with self._turns:
+            await self.talk.open(self._opening.settings, self._opening.stored, self.id)
         try:
             async with asyncio.timeout(MODELS_S):
                 self._models = await self.talk.models()
@@ -412,11 +413,11 @@ class Desk:
 
     async def close(self) -> None:
         """End the session and all that runs in it."""
-        self._cancelled += 1
         self._closed = True
+        await self.cancel()
         self._updates.stop()
-        await self._withdraw(CLOSED)
-        await self.talk.close()
+        async with self._turns:  # what is being opened has to be open first
+            await self.talk.close()
 
     def later(self, work: Callable[[], None]) -> None:
         """Do something once the answer that is being made has been sent."""
