@@ -1,4 +1,4 @@
-"""Finding tools among thousands, over both wires and for somebody else's loop."""
+"""Finding tools among thousands, over all wires and for somebody else's loop."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from ferrule.tools.registry import ToolRegistryBuilder
 from ferrule.tools.search import MAX_LISTED, DeferredTool, ToolIndex, ToolSearch, as_loaded_specs
 from tests.builtin.many import ManyTools, spec
 
-WIRES = ("responses", "chat")
+WIRES = ("responses", "chat", "messages")
 
 
 _made: list[ToolIndex] = []
@@ -88,7 +88,7 @@ def test_groups_in_order_of_first_appearance(few: ToolIndex) -> None:
 
 def search_call(wire: str, query: object, call_id: str = "s1") -> Any:
     arguments = {"query": query}
-    if wire == "chat":
+    if wire != "responses":
         return function_call("tool_search", arguments, call_id=call_id)
     return {"type": "tool_search_call", "execution": "client", "call_id": call_id, "arguments": arguments}
 

@@ -39,6 +39,7 @@ from ferrule.protocol.items import (
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.settings import ModelSettings, ProviderSettings
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.testing import Raw, Request, ScriptedModel, http_error
 from tests.model.support import Outcome, Replay, function, outcome, raw_server, replay, request, sse, user, wire_model
 
 Json = dict[str, Any]
@@ -452,6 +453,39 @@ async def test_both_forms_of_the_address_lead_to_the_same_place(ending: str) -> 
     assert "x-api-key: k-1" in sent_head and "authorization" not in sent_head
     assert "anthropic-version: 2023-06-01" in sent_head
     assert "anthropic-beta: mine-1,interleaved-thinking-2025-05-14\r\n" in sent_head
+
+
+OVERSIZED = "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for claude-opus-4-6"
+
+
+@pytest.mark.parametrize(
+    ("words", "held"),
+    [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", b"c2ln"),
+        ("messages.1.content.0: `thinking` blocks in the latest assistant message cannot be modified.", b"c2ln"),
+        ("messages.1.content.0: this `thinking` block is bound to a different conversation", b"c2ln"),
+        ("messages.2.content.0.tool_result.cache_control: Extra inputs are not permitted", b"cache_control"),
+        ("thinking.type: adaptive thinking is not supported on this model", b'"thinking":{'),
+        ("`top_p` is deprecated for this model.", b"top_p"),
+        ("output_config.effort: This model does not support the effort parameter.", b'"effort"'),
+        (OVERSIZED, b'"max_tokens":64000'),
+        ("input length and `max_tokens` exceed context limit: 190000 + 64000 > 200000", b'"max_tokens":64000'),
+        ("tools.0.custom.strict: Extra inputs are not permitted", b'"strict"'),
+    ],
+)  # fmt: skip
+async def test_what_a_server_refuses_is_left_out(words: str, held: bytes) -> None:
+    def answer(asked: Request) -> Raw | str:
+        return http_error(400, words, type="invalid_request_error") if held in asked.raw else "Fine."
+
+    settings = ModelSettings(top_p=0.5, reasoning_effort="high")
+    items = [user("go"), thought(provider="server"), asked_for("a"), result("a")]
+    with ScriptedModel(answer) as server:
+        provider = ProviderSettings(name="server", base_url=server.base_url, profile="anthropic", env_key=None)
+        model = open_model(provider, env={})
+        own = [ResponseItem(one.raw, one.view, one.origin and Origin(model._provider, "claude", 1)) for one in items]
+        found = await outcome(model, ask(*own, tools=(function("f", strict=True),), settings=settings))
+    assert found.error is None and len(server.requests) == 2 and len(found.of(LeftOut)) == 1
+    assert server.requests[0].status == 400 and server.requests[1].status == 200
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])

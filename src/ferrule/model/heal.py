@@ -446,6 +446,8 @@ def _body_field(path: list[str], body: dict[str, Any], more: Mapping[str, object
     if path[0] not in _BODY_FIELDS | more.keys() or path[0] not in body:
         return ""
     nested = body[path[0]]
+    if path[0] == "thinking":
+        return "thinking"  # which is nothing without its type
     if path[0] == "output_config" and "format" in nested and path[1:] != ["effort"]:
         return ""
     below = len(path) > 1 and isinstance(nested, dict) and path[1] in nested

@@ -37,8 +37,6 @@ from ferrule.protocol.items import (
 from ferrule.protocol.payload import ABORTED
 from ferrule.protocol.profiles import ModelProfile
 
-OUTPUT_LIMIT = 8_192
-"""Tokens of one answer where the server refused our own limit: the API wants one, and its older models take this."""
 GO_ON = "Go on."
 """Ends a request whose last message would be the assistant's own."""
 BEFORE = "(What was said before is not part of this conversation.)"
@@ -69,7 +67,7 @@ class MessagesBody:
         """Build the body. Raises `ModelError` if the tool choice cannot be expressed."""
         choice, sent = tools.choose(request.tool_choice, self._server, "messages")
         asked = sampling(request, sent, profile, self._server)
-        thought = thought_of(request, profile, asked.limit or OUTPUT_LIMIT, forced=_is_forced(choice))
+        thought = thought_of(request, profile, asked.limit, forced=_is_forced(choice))
         leading = leading_messages(request.items)
         lineage = None if request.lineage is None else (request.lineage, leading)
         same = lineage == self._lineage  # which begins at the same item

@@ -13,6 +13,8 @@ from ferrule.model.stream import ModelRequest
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ReasoningEffort
 
+OUTPUT_LIMIT = 8_192
+"""Tokens of one answer where the server refused our own limit: the API wants one, and its older models take this."""
 LEAST_BUDGET = 1_024
 """Tokens of the smallest budget that the API takes."""
 BUDGETS: dict[ReasoningEffort, int] = {
@@ -43,11 +45,13 @@ class Thought(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, config=None)
 
 
-def thought_of(request: ModelRequest, profile: ModelProfile, limit: int, *, forced: bool) -> Thought:
-    """Return how the model is to think: as the user says, else as its profile does. `forced`: it has to call a tool,
-    which goes before thinking; the API takes only one of them."""
+def thought_of(request: ModelRequest, profile: ModelProfile, limit: int | None, *, forced: bool) -> Thought:
+    """Return how the model is to think: as the user says, else as its profile does. `limit` of output tokens: None if
+    the server refused ours. `forced`: the model has to call a tool, which goes before thinking; the API takes only one
+    of them."""
     effort = request.settings.reasoning_effort or profile.reasoning_effort
-    given = request.settings.max_output_tokens is not None
+    given = request.settings.max_output_tokens is not None or limit is None
+    limit = OUTPUT_LIMIT if limit is None else limit
     if profile.thinking == "adaptive":
         return _adaptive(effort, profile, limit if given else max(limit, REASONED_OUTPUT_LIMIT), forced=forced)
     if effort in (None, "none") or profile.thinking == "none" or forced:
