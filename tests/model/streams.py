@@ -2,7 +2,25 @@
 """Streams by name, as servers are known to send them. Every test of a stream reads it from here, and each is also
 replayed in a thousand splits."""
 
+from collections.abc import Sequence
+from itertools import count
+
 from ferrule.protocol.specs import Wire
+from ferrule.testing import (
+    Edit,
+    Item,
+    StreamError,
+    Usage,
+    custom_tool_call,
+    defects,
+    function_call,
+    messages_wire,
+    reasoning,
+    refusal,
+    step,
+)
+from ferrule.testing.items import complete
+from ferrule.testing.steps import End
 from tests.model.support import capture, sse
 
 CITY = '{"city":"SF"}'
@@ -296,7 +314,45 @@ RESPONSES: dict[str, bytes] = {
 }  # fmt: skip
 RESPONSES |= {f"b089 {name}": data for name, data in B089.items()}
 
+
+def played(*items: Item | str, edits: Sequence[Edit] = (), end: End = "completed", chars: int = 5) -> bytes:
+    """A stream of the Messages API, as the scripted model plays it."""
+    numbers = count(1)
+    said = step(*items, edits=edits, end=end, delta_chars=chars)
+    output = complete(said.items, lambda prefix: f"{prefix}_{next(numbers)}")
+    whole = messages_wire.message({"model": "m"}, "msg_1", said, output, Usage(100, 20, 64, 7, 30))
+    events = messages_wire.stream(whole, said, output)
+    for edit in said.edits:
+        events = list(edit(events))
+    return said.framing.encode(events)
+
+
+_THOUGHT = reasoning(text="Grüße 🔧 first.", encrypted_content="c2ln")
+_SEARCH: list[Item] = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "page", "n": 1}]},
+]
+MESSAGES: dict[str, bytes] = {
+    "a turn": played(
+        _THOUGHT, "Let me look.", function_call("get_weather", {"city": "SF"}), function_call("shell"),
+        custom_tool_call("apply_patch", "a\n\"b🔧"),
+    ),
+    "interleaved": played(_THOUGHT, "A.", {"type": "redacted_thinking", "data": "eHg="}, "B.", "C.", *_SEARCH, "D."),
+    "paused": played("Searching.", _SEARCH[0], edits=[defects.stop_reason("pause_turn")]),
+    "cut in a call": played("So.", function_call("shell", '{"cmd": "l'), edits=[defects.stop_reason("max_tokens")]),
+    "cut in words": played("Half a", end="max_output_tokens"),
+    "refused": played("No", refusal("It may do harm.")),
+    "a full window": played("Half a", edits=[defects.stop_reason("model_context_window_exceeded")]),
+    "broken off": played(_THOUGHT, function_call("shell"), "Half a", end=StreamError("Overloaded", type="overloaded_error")),
+    "closed early": played("Half a", end="missing"),
+    "a name in tokens": played(function_call("functions.get_weather", {"city": "SF"})),
+    "no arguments that are JSON": played(function_call("shell", '{"cmd": ')),
+    "empty deltas": played("Hi", function_call("shell", {"cmd": "ls"}), edits=[defects.empty_deltas]),
+    "unknown events": played("Hi", edits=[defects.insert({"type": "future"}, before="message_stop")]),
+}  # fmt: skip
+
 ALL: list[tuple[Wire, str, bytes]] = [
+    *(("messages", name, data) for name, data in MESSAGES.items()),
     *(("responses", name, data) for name, data in RESPONSES.items()),
     *(("chat", name, data) for name, data in CHAT.items()),
 ]

@@ -110,7 +110,7 @@ LEFT_OPEN = [drop("response.output_item.done"), change("response.incomplete", wi
 ENDS: tuple[Literal["max_output_tokens", "content_filter"], ...] = ("max_output_tokens", "content_filter")
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
 async def test_an_answer_that_is_cut_or_filtered_is_incomplete_with_its_last_item(
     tmp_path: Path, model: ScriptedModel, wire: Wire
 ) -> None:

@@ -1,0 +1,54 @@
+"""An upstream of the Messages API: what its answers are to a client of the Responses API."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.model.stream import MAX_PAUSES
+from ferrule.testing import ScriptedModel, defects, function_call, reasoning, step
+from tests.responses.serving import WEATHER, Served, served
+
+PAUSED = defects.stop_reason("pause_turn")
+SEARCH: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as running:
+        yield running
+
+
+@pytest.fixture
+async def here(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Served]:
+    async with served(tmp_path, model, "messages") as here:
+        yield here
+    model.check()
+
+
+async def test_thinking_stays_with_its_call_over_two_responses(here: Served) -> None:
+    call = function_call("get_weather", {"city": "SF"}, call_id="toolu_1")
+    here.model.add(step(reasoning(text="Hm", encrypted_content="c2ln"), call), step("Sunny.", expect="sun"))
+    first = await here.ask(tools=[WEATHER])
+    assert [item["type"] for item in first.object["output"]] == ["reasoning", "function_call"]
+    assert "c2ln" not in str(first.object)
+    output = {"type": "function_call_output", "call_id": "toolu_1", "output": "sun"}
+    await here.ask(tools=[WEATHER], previous_response_id=first.id, input=[output])
+    blocks: Any = here.model.last_request.items[1]["content"]
+    assert [block["type"] for block in blocks] == ["thinking", "tool_use"] and blocks[0]["signature"] == "c2ln"
+
+
+async def test_a_paused_answer_is_one_response(here: Served) -> None:
+    here.model.add(step("Searching.", SEARCH, edits=PAUSED), "Found it.")
+    done = (await here.ask()).object
+    texts = [part["text"] for item in done["output"] for part in item["content"]]
+    assert (done["status"], texts) == ("completed", ["Searching.", "Found it."])
+    asked: Any = here.model.last_request.items[-1]
+    assert asked["role"] == "assistant" and [block["type"] for block in asked["content"]] == ["text", "server_tool_use"]
+
+
+async def test_an_answer_that_is_paused_without_end_fails(here: Served) -> None:
+    here.model.add(*[step("On and on.", edits=PAUSED)] * (MAX_PAUSES + 1))
+    done = (await here.ask()).object
+    assert done["status"] == "failed" and f"paused its answer {MAX_PAUSES + 1} times" in done["error"]["message"]
