@@ -16,6 +16,7 @@ from ferrule.model.stream import (
     ItemDone,
     LeftOut,
     ModelRequest,
+    OutputFormat,
     TextDelta,
     ToolChoice,
 )
@@ -453,6 +454,31 @@ async def test_both_forms_of_the_address_lead_to_the_same_place(ending: str) -> 
     assert "x-api-key: k-1" in sent_head and "authorization" not in sent_head
     assert "anthropic-version: 2023-06-01" in sent_head
     assert "anthropic-beta: mine-1,interleaved-thinking-2025-05-14\r\n" in sent_head
+
+
+CLOSED: Json = {
+    "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", [CLOSED, {"type": "object"}, None])
+def test_the_form_of_the_last_message_is_asked_for(schema: Json | None) -> None:
+    body = sent(ask(output_format=OutputFormat(schema=schema)))
+    told = body["system"][0]["text"]
+    if schema is CLOSED:
+        assert body["output_config"]["format"] == {"type": "json_schema", "schema": CLOSED} and "JSON" not in told
+    else:
+        assert "output_config" not in body and "JSON" in told
+        assert schema is None or '{"type":"object"}' in told
+
+
+async def test_a_form_that_the_server_refuses_is_asked_for_in_words() -> None:
+    words = "output_config.format.schema: For 'integer' type, property 'minimum' is not supported"
+    with ScriptedModel([http_error(400, words), "{}"]) as server:
+        model = open_model(ProviderSettings(name="server", base_url=server.base_url, profile="anthropic"), env={})
+        found = await outcome(model, ask(output_format=OutputFormat(schema=CLOSED)))
+    assert found.error is None and "output_config" not in server.last_request.body
+    assert b"as this JSON Schema describes it" in server.last_request.raw
 
 
 OVERSIZED = "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for claude-opus-4-6"

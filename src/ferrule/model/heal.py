@@ -368,7 +368,7 @@ def _null_content(refusal: Refusal) -> Healed | None:
 
 def _schemas(refusal: Refusal) -> Healed | None:
     """Handle a refused tool schema: first all schemas in the plain form, then without that tool."""
-    if not _ABOUT_SCHEMAS.search(refusal.text):
+    if not _ABOUT_SCHEMAS.search(refusal.text) or ["output_config"] in (path[:1] for path in refusal.named):
         return None
     if refusal.to.accepts.schemas != "plain":
         return refusal.taken_for("schemas beyond the plain form", schemas="plain")
@@ -448,8 +448,8 @@ def _body_field(path: list[str], body: dict[str, Any], more: Mapping[str, object
     nested = body[path[0]]
     if path[0] == "thinking":
         return "thinking"  # which is nothing without its type
-    if path[0] == "output_config" and "format" in nested and path[1:] != ["effort"]:
-        return ""
+    if path[0] == "output_config" and len(path) > 1 and path[1] == "format":
+        return "output_config.format"  # which is then asked for in words
     below = len(path) > 1 and isinstance(nested, dict) and path[1] in nested
     return f"{path[0]}.{path[1]}" if below else path[0]
 

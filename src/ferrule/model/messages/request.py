@@ -15,7 +15,7 @@ from ferrule.model.opening import leading_messages, opening
 from ferrule.model.payloads import Json, json_array, json_object, without_fields
 from ferrule.model.prefix import Piece, PrefixCache
 from ferrule.model.recipient import Recipient
-from ferrule.model.sampling import Sampling, sampling, schema_format
+from ferrule.model.sampling import sampling, schema_format
 from ferrule.model.screen_calls import as_function
 from ferrule.model.stream import ModelRequest
 from ferrule.protocol.content import OutputText, Refusal, text_of
@@ -77,18 +77,27 @@ class MessagesBody:
             thought = thought.off()
         fields: dict[str, Json] = {"model": _encode(request.model), "max_tokens": _encode(thought.limit)}
         mark = b"" if "cache_control" in self._to.omitted.item_fields else MARK
-        system = opening(request, leading)
+        form = self._format(request)
+        system = "\n\n".join(filter(None, (opening(request, leading), _in_words(request) if form is None else "")))
         if system:  # which comes after the tools: its mark is also theirs
             fields["system"] = b"[%b]" % _marked(_encode(text_block(system)), mark)
         if sent:
             fields["tools"] = _tools([tool.json for tool in sent], b"" if system else mark)
             fields["tool_choice"] = _encode(_choice(choice, asked.parallel))
         fields["messages"] = self._messages(messages, mark)
-        fields |= self._settings(request, asked, thought)
+        fields |= self._settings(request, thought, form)
         fields |= {name: _encode(value) for name, value in self._server.body.items()}
         return json_object(without_fields(fields | {"stream": b"true"}, self._to.omitted.fields))
 
-    def _settings(self, request: ModelRequest, asked: Sampling, thought: Thought) -> dict[str, Json]:
+    def _format(self, request: ModelRequest) -> dict[str, object] | None:
+        """Return the form of the last message; None if there is none, or the server takes it only in words."""
+        schema = None if request.output_format is None else schema_format(request.output_format)
+        refused = not self._to.omitted.fields.isdisjoint(("output_config", "output_config.format"))
+        if schema is None or not schema["strict"] or refused:
+            return None
+        return {"type": "json_schema", "schema": schema["schema"]}
+
+    def _settings(self, request: ModelRequest, thought: Thought, form: dict[str, object] | None) -> dict[str, Json]:
         """Return what the user or the profile sets, where this API has a field for it."""
         settings = request.settings
         fields: dict[str, Json] = {}
@@ -102,10 +111,7 @@ class MessagesBody:
             fields["stop_sequences"] = _encode(stops)
         if settings.service_tier in STANDARD_TIERS:
             fields["service_tier"] = _encode(settings.service_tier)
-        schema = None if request.output_format is None else schema_format(request.output_format)
-        wanted: dict[str, object] = {} if thought.effort is None else {"effort": thought.effort}
-        if schema is not None and schema["strict"]:
-            wanted["format"] = {"type": "json_schema", "schema": schema["schema"]}
+        wanted = {name: value for name, value in (("effort", thought.effort), ("format", form)) if value is not None}
         return fields | ({"output_config": _encode(wanted)} if wanted else {})
 
     def _messages(self, text: bytearray, mark: bytes) -> tuple[bytes | bytearray, ...]:
@@ -266,6 +272,17 @@ _USERS = b'{"role":"user"'
 
 def _message(role: str, blocks: Sequence[Block]) -> bytes:
     return _encode({"role": role, "content": blocks})
+
+
+def _in_words(request: ModelRequest) -> str:
+    """Return what the model is told of the form of its last message; empty if there is none."""
+    if request.output_format is None:
+        return ""
+    schema = schema_format(request.output_format)
+    if schema is None:
+        return "Your last message is one JSON object and nothing else."
+    described = _encode(schema["schema"]).decode()
+    return f"Your last message is JSON and nothing else, as this JSON Schema describes it:\n{described}"
 
 
 def _marked(value: bytes, mark: bytes) -> bytes:
