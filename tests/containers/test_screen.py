@@ -22,6 +22,7 @@ from ferrule.containers.screen import (
 )
 from ferrule.containers.screen import browser as browser_module
 from ferrule.containers.screen import screen as screen_module
+from ferrule.containers.screen.screen import RESTARTED, RESTARTED_TWICE
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.errors import UsageError
 from tests.containers.leftovers import ours
@@ -291,9 +292,10 @@ async def test_crashes(screen: Screen, site: Site) -> None:
     assert screen.current_url == page
     assert await killed(screen, "--type=renderer") == (f"The page {page} crashed again, and was closed.",)
     await screen.open_url(page)
-    restarted = "The browser had ended and was started again: the page was loaded anew, what was typed is gone."
-    assert await killed(screen, "--remote-debugging-pipe") == (restarted,)
+    assert await killed(screen, "--remote-debugging-pipe") == (RESTARTED,)
     assert screen.current_url == page
+    assert await killed(screen, "--remote-debugging-pipe") == (RESTARTED_TWICE.format(page),)
+    assert screen.current_url == "about:blank"
 
 
 KILLED = """

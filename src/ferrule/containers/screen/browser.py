@@ -32,7 +32,7 @@ IN_PAGE_LISTS = """
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 })();
 """
-"""Draws the list of a `select` within the page: a list in a window of its own is on no picture."""
+"""Draws the list of a `select` within the page: no click reaches a list in a window of its own."""
 HEARD: Final = frozenset({
     "Target.attachedToTarget", "Target.detachedFromTarget", "Target.targetInfoChanged", "Target.targetCrashed",
     "Page.frameRequestedNavigation", "Page.navigatedWithinDocument", "Page.frameStartedNavigating",

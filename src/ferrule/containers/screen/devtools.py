@@ -29,6 +29,10 @@ class Refusal(ScreenError):
     """The browser refused a command."""
 
 
+class TabClosed(Refusal):
+    """The tab was closed, or crashed, before it answered."""
+
+
 class _Fault(msgspec.Struct, frozen=True):
     message: str
     code: int = 0
@@ -100,7 +104,7 @@ class DevTools:
         """Fail what waits for a session that has ended."""
         for of, answer in [*self._waiting.values()]:
             if of == session and not answer.done():
-                answer.set_exception(Refusal("the tab was closed meanwhile"))
+                answer.set_exception(TabClosed("the tab was closed meanwhile"))
 
     async def aclose(self) -> None:
         """End the browser and all that it started."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from ferrule.containers.screen.actions import Click, DoubleClick, Drag, Keypress, Move, Point, Scroll, Type
 from ferrule.containers.screen.keys import SHIFT, Key, read_keys, typed
-from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.json_text import JsonObject, encodable
 
 Command = tuple[str, JsonObject]
 MOUSE, KEY, TEXT = "Input.dispatchMouseEvent", "Input.dispatchKeyEvent", "Input.insertText"
@@ -84,10 +84,11 @@ def drag_end(action: Drag, held: Sequence[Key]) -> Iterator[Command]:
 
 def typing(action: Type) -> Iterator[Command]:
     """Yield the commands that write a text."""
-    if len(action.text) > MAX_TYPED:
-        yield TEXT, {"text": action.text}
+    text = encodable(action.text)
+    if len(text) > MAX_TYPED:
+        yield TEXT, {"text": text}
         return
-    for character in action.text.replace("\r\n", "\n"):
+    for character in text.replace("\r\n", "\n"):
         key = typed(character)
         if key is None:
             yield TEXT, {"text": character}

@@ -31,11 +31,12 @@ POLICIES: Mapping[str, object] = {
     "BrowserSignin": 0, "ComponentUpdatesEnabled": False, "DefaultGeolocationSetting": 2,
     "DefaultNotificationsSetting": 2, "EncryptedClientHelloEnabled": False, "PasswordManagerEnabled": False,
     "PrintingEnabled": False, "PromptForDownloadLocation": False, "SafeBrowsingProtectionLevel": 0,
-    "SearchSuggestEnabled": False, "SpellcheckEnabled": False, "TranslateEnabled": False,
+    "SSLErrorOverrideAllowed": False, "SearchSuggestEnabled": False, "SpellcheckEnabled": False,
+    "TranslateEnabled": False,
     "URLBlocklist": ["file://*", "chrome://*", "view-source:*"],
 }  # fmt: skip
-"""No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container, and no
-connection that hides whom it is for, which no way out lets through."""
+"""No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container, no
+certificate that is wrong, and no connection that hides whom it is for, which no way out lets through."""
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 

@@ -49,10 +49,9 @@ FLAGS: Sequence[str] = (
     "--disable-field-trial-config", "--disable-breakpad", "--disable-crash-reporter",
     "--disable-search-engine-choice-screen", "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding", "--disable-background-timer-throttling", "--disable-hang-monitor",
-    "--disable-ipc-flooding-protection", "--allow-pre-commit-input", "--no-first-run", "--no-default-browser-check",
-    "--no-pings", "--no-service-autorun", "--no-zygote", "--password-store=basic", "--use-mock-keychain",
-    "--mute-audio", "--metrics-recording-only", "--hide-scrollbars", "--force-color-profile=srgb",
-    f"--disable-features={','.join(QUIET)}",
+    "--allow-pre-commit-input", "--no-first-run", "--no-default-browser-check", "--no-pings", "--no-service-autorun",
+    "--no-zygote", "--password-store=basic", "--use-mock-keychain", "--mute-audio", "--metrics-recording-only",
+    "--hide-scrollbars", "--force-color-profile=srgb", f"--disable-features={','.join(QUIET)}",
 )  # fmt: skip
 """`--no-sandbox`: the container is the boundary, in which further namespaces are refused."""
 

@@ -9,21 +9,22 @@ from typing import Any, Self, TypeVar
 from ferrule.containers.container import Container
 from ferrule.containers.host import ContainerSettings
 from ferrule.containers.local import LocalHost
+from ferrule.containers.notices import RESTARTED as CONTAINER_RESTARTED
 from ferrule.containers.screen.actions import Click, Coordinate, DoubleClick, Drag, Move, ScreenAction, Scroll
-from ferrule.containers.screen.browser import Browser, OnNavigation, Tab
-from ferrule.containers.screen.devtools import FOREVER, Refusal
+from ferrule.containers.screen.browser import BLANK, Browser, OnNavigation, Tab
+from ferrule.containers.screen.devtools import FOREVER, Refusal, TabClosed
 from ferrule.containers.screen.errors import BadAction, BrowserLost, ScreenError
 from ferrule.containers.screen.hands import Hands
 from ferrule.containers.screen.network import FLAGS, ScreenNetwork, ScreenWay
 from ferrule.containers.screen.notes import Notes
-from ferrule.containers.screen.program import find_program
+from ferrule.containers.screen.program import PROFILE, find_program
 from ferrule.containers.screen.settings import checked, read_address
 from ferrule.process.kernel import OWN_PIPES
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from ferrule.process.run import uninterrupted
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.json_text import JsonObject
-from ferrule.sandbox.linux.root import DATA
+from ferrule.sandbox.linux.root import DATA, Bind
 from ferrule.sync import AsyncClosing
 
 MEMORY_BYTES = 3 << 30
@@ -37,11 +38,18 @@ BEGIN_S = 1.0
 FRAME_S = 1.0
 """A page that draws draws within milliseconds; one that does not, such as one without a script's time, is not awaited.
 """
+ANEW_S = 1.5
+"""Until a picture is asked for once more: it takes a tenth."""
+PAUSE_S = 0.05
+"""After a picture that was refused."""
 MAX_REFUSED = 10
 MORE_REFUSED = "{} further names were refused in the same way."
 TRIES = 3
 """Of a picture, while tabs close and the browser is started again."""
-RESTARTED = "The browser had ended and was started again: the page was loaded anew, what was typed is gone."
+CLEAR_S = 60.0
+"""To remove a profile, which may be full of files."""
+RESTARTED = "The browser had ended and was started again: the page was loaded anew; logins and what was typed are gone."
+RESTARTED_TWICE = "The browser ended again at {}: it was started with an empty page."
 HANGS = "The page {} did not answer for {:g} s, and was closed."
 LOADING = "The page is still loading after {:g} s: this is what there is."
 OUTSIDE = "({:g}, {:g}) lies outside of the screen, which is {} x {} pixels: nothing was done."
@@ -65,6 +73,8 @@ class Screen(AsyncClosing):
         self._url: str | None = settings.start_url
         self._lock = asyncio.Lock()
         self._closed = False
+        self._restarted_at: str | None = None
+        """The page at which a browser ended last, unless somebody has asked for another one since."""
 
     @classmethod
     def open(
@@ -95,7 +105,7 @@ class Screen(AsyncClosing):
         with suppress(ScreenError):
             if self._browser is not None:
                 return self._browser.active.url
-        return self._url or "about:blank"
+        return self._url or BLANK
 
     def notices(self) -> tuple[str, ...]:
         """Return, once, what has to be told since the last look: names that were refused, dialogs that were answered,
@@ -131,6 +141,7 @@ class Screen(AsyncClosing):
         address = read_address(url)
         async with self._lock:
             browser = await self._running()
+            self._restarted_at = None
             browser.count_anew()
             await self._once(browser, lambda tab: self._load(browser, tab, address))
             await self._settle(browser)
@@ -158,29 +169,47 @@ class Screen(AsyncClosing):
         if self._browser is not None and not self._browser.devtools.lost:
             return self._browser
         if self._browser is not None:
-            self._url = self.current_url
-            await self._browser.aclose()
-            self._notes.add(RESTARTED)
+            await self._clear_away(self._browser)
         browser = self._browser = await self._started()
-        if self._url is not None and self._url.startswith("http"):
+        if self._url is not None:
             await self._load(browser, browser.active, self._url)
             await self._settle(browser)
         return browser
 
+    async def _clear_away(self, lost: Browser) -> None:
+        """Remove what a browser that has ended left, which may be why it did; go on where it was, but not twice."""
+        was, again = self.current_url, self._restarted_at
+        await lost.aclose()
+        self._browser = None
+        self._url = was if was.startswith("http") and was != again else None
+        self._restarted_at = was
+        self._notes.add(RESTARTED if self._url or was != again else RESTARTED_TWICE.format(was))
+        assert self._container is not None
+        self._note_container(await self._ready_container())
+        await self._container.run(("rm", "-rf", PROFILE), timeout=CLEAR_S)
+
+    async def _ready_container(self, binds: tuple[Bind, ...] = ()) -> Container:
+        """Return the container, which is made or started again if need be."""
+        if self._container is None:
+            bounds = ContainerSettings(memory_bytes=MEMORY_BYTES, disk_bytes=DISK_BYTES, temporary=True, binds=binds)
+            self._container = await self._host.create(bounds, self._way_out)
+        await self._container.start()
+        return self._container
+
+    def _note_container(self, container: Container) -> None:
+        """Note what used up memory or disk; that it was started again says the browser's own notice."""
+        for notice in container.take_notices():
+            if notice != CONTAINER_RESTARTED:
+                self._notes.add(notice)
+
     async def _started(self) -> Browser:
         program = await asyncio.to_thread(find_program, self._settings.browser)
-        if self._container is None:
-            bounds = ContainerSettings(
-                memory_bytes=MEMORY_BYTES, disk_bytes=DISK_BYTES, temporary=True, binds=program.binds
-            )
-            self._container = await self._host.create(bounds, self._way_out)
+        container = await self._ready_container(program.binds)
+        self._note_container(container)
         size = f"--window-size={self._settings.display_width},{self._settings.display_height}"
-        argv = ("/bin/sh", "-c", OWN_PIPES, "sh", *program.argv, *FLAGS, size, "about:blank")
-        await self._container.start()
-        self._container.take_notices()
-        environment = self._container.environment
+        argv = ("/bin/sh", "-c", OWN_PIPES, "sh", *program.argv, *FLAGS, size, BLANK)
         try:
-            child = await self._container.launch(argv, environment, DATA, Pipes(stdin=True), Limits())
+            child = await container.launch(argv, container.environment, DATA, Pipes(stdin=True), Limits())
         except LaunchError as error:
             raise ScreenError(f"the browser cannot be started: {error}") from error
         browser = Browser(child, self._settings, self._notes, self._on_navigation)
@@ -198,8 +227,10 @@ class Screen(AsyncClosing):
             await do(tab)
         except TimeoutError:
             await self._given_up(browser, tab)
-        except (Refusal, BrowserLost):
+        except (TabClosed, BrowserLost):
             pass  # the picture shows what there is
+        except Refusal as error:
+            self._notes.add(f"That was not done: {error}.")
 
     async def _given_up(self, browser: Browser, tab: Tab) -> None:
         """Close a tab that hangs."""
@@ -292,7 +323,31 @@ class Screen(AsyncClosing):
             await browser.devtools.call("Runtime.evaluate", frame, tab.session, FRAME_S)
 
     async def _picture(self, tab: Tab) -> bytes:
+        """Take a picture. While another page takes the place of one, it is refused or never answered: ask anew."""
         assert self._browser is not None
-        png: JsonObject = {"format": "png"}
-        taken = await self._browser.devtools.call("Page.captureScreenshot", png, tab.session)
-        return base64.b64decode(str(taken["data"]))
+        devtools, png = self._browser.devtools, {"format": "png"}
+        asked: set[asyncio.Task[JsonObject]] = set()
+        try:
+            async with asyncio.timeout(devtools.patience):
+                while True:
+                    asked.add(asyncio.create_task(devtools.call("Page.captureScreenshot", {**png}, tab.session)))
+                    done, _ = await asyncio.wait(asked, timeout=ANEW_S, return_when=asyncio.FIRST_COMPLETED)
+                    asked -= done
+                    for answer in done:
+                        if (taken := _taken(answer)) is not None:
+                            return taken
+                        await asyncio.sleep(PAUSE_S)
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+
+def _taken(answer: "asyncio.Task[JsonObject]") -> bytes | None:
+    """Return the picture of an answer; None if it was refused. Raises `TabClosed` and `BrowserLost`."""
+    try:
+        return base64.b64decode(str(answer.result()["data"]))
+    except TabClosed:
+        raise
+    except Refusal:
+        return None

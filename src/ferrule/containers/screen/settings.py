@@ -27,6 +27,7 @@ def read_address(text: str) -> str:
     """Return an address that can be opened. Raises `BadAddress`."""
     shown = repr(text if len(text) <= 200 else f"{text[:200]}...")
     try:
+        text.encode()
         parts = urlsplit(text.strip())
         host = parts.hostname
     except ValueError as error:
