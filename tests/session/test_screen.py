@@ -67,11 +67,15 @@ def agent(server: ScriptedModel, wire: Wire, site: Site, folder: Path, **more: A
     provider = ProviderSettings(
         name="server", base_url=server.base_url, wire_api=wire, request_max_retries=0, stream_max_retries=0
     )
-    reaches = WorkspaceWrite(network_access=(site.name,), hosts=site.hosts)
+    reaches = WorkspaceWrite(network_access=(site.name, "ruled.test"), hosts=site.hosts)
     settings = ComputerSettings(**more.pop("settings", {}))
     given: Fields = {"tools": ["computer"], "approval_policy": "on-request"} | more
     made = Agent("gpt-5.5", provider=provider, cwd=folder, sandbox=reaches, **given)
-    made.settings = msgspec.structs.replace(made.settings, computer=settings)
+    home = folder / "home"
+    (home / "rules").mkdir(parents=True)
+    rule = 'network_rule(host="ruled.test", protocol="http", decision="forbidden", justification="It sells hats")\n'
+    (home / "rules" / "own.rules").write_text(rule)
+    made.settings = msgspec.structs.replace(made.settings, computer=settings, home=str(home))
     return made
 
 
@@ -143,6 +147,7 @@ async def test_a_form_is_filled_and_booked_by_native_items(screen: None, site: S
         server.add(items(thought("rs_6"), acts("outside", {"type": "click", "x": 5000, "y": 10})))
         server.add(items(thought("rs_7"), acts("odd", {"type": "dance"}, {"type": "wait"})))
         server.add(items(thought("rs_8"), opened("file", "file:///etc/passwd"), opened("other", "http://other.test/")))
+        server.add(items(opened("ruled", "http://ruled.test/hats")))
         server.add(items(thought("rs_9"), acts("elsewhere", {"type": "keypress", "keys": ["NOKEY"]}, BOOK)))
         server.add(items(said("Booked.")))
         made = agent(server, "responses", site, tmp_path, on_approval=decide, on_event=see)
@@ -174,6 +179,7 @@ async def test_a_form_is_filled_and_booked_by_native_items(screen: None, site: S
     assert told.startswith("Action 1 of 2 was not done:") and "NOKEY" in told
     assert "only addresses that begin with http" in found["file"]["output"][0]["text"]
     assert "other.test" in found["other"]["output"][0]["text"] and "not" in found["other"]["output"][0]["text"]
+    assert "A rule forbids http://ruled.test: It sells hats." in found["ruled"]["output"][0]["text"]
     assert picture_of(found["other"]["output"][1]["image_url"]) == (1024, 768)
     # People see the picture, and the words beside it.
     assert isinstance(shown := ended["booked"].shown, tuple)

@@ -84,7 +84,7 @@ class KeptScreen:
         if self.brought is not None:
             return self.brought
         if self._own is None:
-            self._own = Screen.open(state.computer, ScreenNetwork.of(state.permissions.sandbox_policy))
+            self._own = Screen.open(state.computer, ScreenNetwork.of(state.permissions.sandbox_policy, state.forbids))
         return self._own
 
     async def close(self) -> None:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from ferrule.dispatch.approval import network_requirement
+from ferrule.execpolicy import Rules
 from ferrule.protocol.approvals import ExecApprovalRequirement, Forbidden, NeedsApproval, Skip
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import NetworkRefused
-from ferrule.tools.context import ToolContext
+from ferrule.protocol.permissions import AskForApproval
+from ferrule.tools.context import Permissions, ToolContext
 from ferrule.tools.effects import NetworkEffect
 
 if TYPE_CHECKING:
@@ -39,6 +42,14 @@ NO_COMMAND = "{} was not reached: no command runs for which the user could be as
 def network_effect(host: str, port: int, listed: bool) -> NetworkEffect:
     """Return what a connection of a command will do. A tunnel shows its port only."""
     return NetworkEffect(host=host, port=port, protocol="http" if port == 80 else "https", listed=listed)
+
+
+def forbidden_host(host: str, port: int, permissions: Permissions, rules: Rules) -> str | None:
+    """Return why pages of the screen do not reach a host that the session may reach: a rule forbids it, or wants the
+    user to be asked, for whom no page waits. None: they do."""
+    unasked = msgspec.structs.replace(permissions, approval_policy=AskForApproval.NEVER)
+    needs = network_requirement(network_effect(host, port, True), unasked, rules)
+    return needs.reason if isinstance(needs, Forbidden) else None
 
 
 class Rejected(RespondToModel):

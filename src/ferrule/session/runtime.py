@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.dispatch.front_end import Answers
+from ferrule.dispatch.network import forbidden_host
 from ferrule.dispatch.orchestrator import Orchestrator, PermissionHook
 from ferrule.dispatch.security import Security, confirmation_policy
 from ferrule.dispatch.unfinished import put_right
@@ -83,9 +84,10 @@ def build_runtime(
         rules, warnings = with_project_rules(own_rules, settings.project_rules)
         policies = PolicyStore(rules, Path(settings.home) / DEFAULT_RULES)
     tokens = settings.tool_output_tokens
+    permissions = Permissions(settings.approval_policy, policy, *answers)
     conversation = Conversation(
         cwd=settings.cwd,
-        permissions=Permissions(settings.approval_policy, policy, *answers),
+        permissions=permissions,
         profile=profile,
         output_budget=profile.output_budget if tokens is None else OutputBudget(tokens),
         commands=Commands(
@@ -105,6 +107,7 @@ def build_runtime(
         web=web_access(settings, env, workspace.places),
         file_search=_folders(settings, env, workspace, parent, folders),
         computer=settings.computer,
+        forbids=lambda host, port: forbidden_host(host, port, permissions, policies.rules),
         images=image_access(settings, env, workspace.places),
     )
     security = Security(policy=confirmation_policy(settings.confirmation))

@@ -1,6 +1,6 @@
 """What a tool may know of the conversation when it is created: narrow, and the same for every tool."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -76,13 +76,20 @@ class ConversationState(Protocol):
     @property
     def computer(self) -> ComputerSettings: ...
     @property
+    def forbids(self) -> Callable[[str, int], str | None]: ...
+    @property
     def images(self) -> ImageAccess | None: ...
+
+
+def _forbids_nothing(host: str, port: int) -> None:
+    return None
 
 
 class Conversation(msgspec.Struct, kw_only=True):
     """A session's implementation of that state. `home` is the folder of Ferrule's own files; `roles` are the kinds of
     sub-agents and what they are for; `python` is the interpreter that the user has chosen, `web` the way to the web,
-    `file_search` the search in folders, `computer` the screen, `images` makes images."""
+    `file_search` the search in folders, `computer` the screen, `images` makes images. `forbids` says
+    why the user's rules keep pages of the screen from a host and port, or None."""
 
     cwd: str
     permissions: Permissions
@@ -97,4 +104,5 @@ class Conversation(msgspec.Struct, kw_only=True):
     web: WebAccess | None = None
     file_search: FolderAccess | None = None
     computer: ComputerSettings = ComputerSettings()
+    forbids: Callable[[str, int], str | None] = _forbids_nothing
     images: ImageAccess | None = None

@@ -4,7 +4,7 @@ import json
 import re
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -37,6 +37,7 @@ POLICIES: Mapping[str, object] = {
 }  # fmt: skip
 """No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container, no
 certificate that is wrong, and no connection that hides whom it is for, which no way out lets through."""
+Forbids = Callable[[str, int], str | None]
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -77,6 +78,21 @@ def _certificates(ca_file: str) -> Sequence[str]:
         raise UsageError(f"the certificates of {ca_file} cannot be read: {error}") from error
 
 
+class _Guard(Guard):
+    """Also refuses what the user's rules forbid."""
+
+    def __init__(self, allowed: DomainNames | None, hosts: Mapping[str, str], forbids: Forbids | None) -> None:
+        super().__init__(allowed, hosts=hosts)
+        self._forbids = forbids
+
+    def check(self, host: str, port: int) -> str:
+        """See `Guard.check`."""
+        name = super().check(host, port)
+        if self._forbids is not None and (why := self._forbids(name, port)) is not None:
+            raise self.refused(name, port, why)
+        return name
+
+
 class ScreenNetwork(msgspec.Struct, frozen=True, kw_only=True):
     """The names that are reached: True for every public one, on ports 80 and 443. `hosts` sends `"name:port"` to
     exactly one `"address:port"`, which may be private; the name has to be allowed, too."""
@@ -84,13 +100,15 @@ class ScreenNetwork(msgspec.Struct, frozen=True, kw_only=True):
     access: NetworkAccess = False
     hosts: Mapping[str, str] = {}
     ca_file: str | None = None
+    forbids: Forbids | None = None
+    """Says why a name is not reached though it is among them, or None."""
 
     @classmethod
-    def of(cls, policy: SandboxPolicy) -> Self:
+    def of(cls, policy: SandboxPolicy, forbids: Forbids | None = None) -> Self:
         """Return what a session with this policy reaches."""
         if isinstance(policy, ReadOnly | WorkspaceWrite):
-            return cls(access=policy.network_access, hosts=policy.hosts, ca_file=policy.ca_file)
-        return cls(access=getattr(policy, "network_access", "enabled") == "enabled")
+            return cls(access=policy.network_access, hosts=policy.hosts, ca_file=policy.ca_file, forbids=forbids)
+        return cls(access=getattr(policy, "network_access", "enabled") == "enabled", forbids=forbids)
 
     def way_out(self) -> ScreenWay:
         """Open the way out. Raises `UsageError` for a table that is wrong."""
@@ -99,7 +117,7 @@ class ScreenNetwork(msgspec.Struct, frozen=True, kw_only=True):
                 allowed = None if self.access else DomainNames(())
             else:
                 allowed = DomainNames.listed(self.access)
-            guard = Guard(allowed, hosts=self.hosts)
+            guard = _Guard(allowed, self.hosts, self.forbids)
         except BadDomain as error:
             raise UsageError(f"network_access: {error}") from error
         return ScreenWay(Egress(guard, ca_file=self.ca_file, host_name=HOST_NAME), self.ca_file)
