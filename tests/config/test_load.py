@@ -288,6 +288,8 @@ def test_a_base_url_is_a_provider_of_its_own(home: Home) -> None:
     home.user('model_provider = "mine"\n[model_providers.mine]\nbase_url = "http://a/v1"\nenv_key = "SECRET_OF_A"')
     provider = home.load(base_url="http://b/v1", wire="chat").settings.provider
     assert provider == ProviderSettings(name="server", base_url="http://b/v1", wire_api="chat")
+    provider = home.load(wire="messages").settings.provider
+    assert provider == ProviderSettings(name="anthropic", wire_api="messages"), "which is whose wire it is"
 
 
 def test_added_directories_join_the_roots(home: Home) -> None:

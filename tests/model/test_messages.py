@@ -21,6 +21,7 @@ from ferrule.model.stream import (
     ToolChoice,
 )
 from ferrule.protocol.content import InputAudio, InputFile, InputImage, InputText, text_of
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import (
     CustomToolCall,
@@ -434,6 +435,17 @@ def test_strict_tools_are_strict_where_the_server_knows_that() -> None:
     strict = (function("f", strict=True),)
     assert sent(ask(tools=strict))["tools"][0]["strict"] is True
     assert "strict" not in sent(ask(tools=strict), "messages")["tools"][0]
+
+
+def test_no_more_than_the_wire_means_anthropic() -> None:
+    model = open_model(wire="messages", env={"ANTHROPIC_API_KEY": "k"})
+    assert model.server.endpoint.base_url == "https://api.anthropic.com/v1"
+    assert model.server.endpoint.headers() == {"x-api-key": "k"}
+    preset = open_model(ProviderSettings(name="anthropic"), env={"ANTHROPIC_API_KEY": "k"})
+    assert (preset.wire, preset.server.endpoint.name) == ("messages", "Anthropic")
+    assert open_model(ProviderSettings(name="anthropic", wire_api="chat"), env={}).wire == "chat"
+    with pytest.raises(UsageError, match="Set ANTHROPIC_API_KEY"):
+        open_model(wire="messages", env={}).server.endpoint.headers()
 
 
 @pytest.mark.parametrize("ending", ["", "/v1", "/v1/", "/v1/messages"])

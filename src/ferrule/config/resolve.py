@@ -32,6 +32,7 @@ from ferrule.protocol.settings import (
     ProviderSettings,
     Settings,
     secret_variables,
+    usual_provider,
 )
 from ferrule.protocol.specs import ImageGeneration, WebSearch, WebSearchPreview, Wire
 from ferrule.protocol.web_settings import WebSearchSettings
@@ -161,11 +162,12 @@ def _provider(
     name = SERVER if base_url is not None else table.model_provider
     if name is None and wire is None and api_key_env is None:
         return None
-    known = None if base_url is not None else table.model_providers.get(name or "openai")
+    name = name or usual_provider(wire)
+    known = None if base_url is not None else table.model_providers.get(name)
     fields: dict[str, Any] = {} if known is None else msgspec.structs.asdict(known)
     said = {"base_url": base_url, "wire_api": wire, "env_key": api_key_env}
     fields |= {key: value for key, value in said.items() if value is not None}
-    return ProviderSettings(**fields | {"name": name or "openai"})
+    return ProviderSettings(**fields | {"name": name})
 
 
 def _sandbox(table: ConfigTable, add_dirs: tuple[str, ...]) -> SandboxPolicy:

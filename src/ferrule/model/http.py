@@ -359,8 +359,9 @@ _LISTS = frozenset({"anthropic-beta"})
 
 
 def _joined(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a request; the user's come first."""
-    headers = {**ours, **users}
+    """Return the headers of a request; the user's come first, in whatever case."""
+    own = {name.lower() for name in users}
+    headers = {**{name: value for name, value in ours.items() if name.lower() not in own}, **users}
     for name, value in users.items():
         if name.lower() in _LISTS and name.lower() in ours:
             headers.pop(name)

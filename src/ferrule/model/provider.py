@@ -8,7 +8,7 @@ from ferrule.model.profiles import UNRECOGNISED, Profiles, ProviderProfile, load
 from ferrule.model.stream import ModelError
 from ferrule.model.wire import KEPT_SESSIONS, WireModel
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings
+from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings, usual_provider
 from ferrule.protocol.specs import Wire
 
 NO_PROVIDER = (
@@ -30,15 +30,16 @@ def open_model(
     """Create the model that the settings describe; nothing is connected yet.
 
     `api_key` is sent instead of the key in a variable of `env`. `kept_sessions` conversations are remembered as last
-    sent. Requests go through the `gate`. Without `provider` it is OpenAI, if its key is set. The wire is the argument,
+    sent. Requests go through the `gate`. Without `provider` it is OpenAI, on the Messages wire
+    Anthropic, if its key is set. The wire is the argument,
     else the provider's setting, else the one of the provider's profile: responses for OpenAI and Azure, messages
     for Anthropic, chat for the rest. Raises `UsageError`.
     """
     known = profiles or load_profiles()
     if provider is None:
-        if not (api_key or env.get("OPENAI_API_KEY")):
+        provider = ProviderSettings(name=usual_provider(wire))
+        if provider.name == "openai" and not (api_key or env.get("OPENAI_API_KEY")):
             raise UsageError(NO_PROVIDER)
-        provider = ProviderSettings(name="openai")
     if provider.base_url:
         split_base_url(provider.base_url)  # before anything else reads it
     accepts = _profile(provider, known, wire or provider.wire_api)

@@ -73,6 +73,11 @@ class ProviderSettings(Endpoint, frozen=True, kw_only=True):
     name: str
 
 
+def usual_provider(wire: Wire | None) -> str:
+    """Return the provider that is meant where no more than a wire is named."""
+    return "anthropic" if wire == "messages" else "openai"
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of each model request. None leaves one to the model's profile or to the server."""
 

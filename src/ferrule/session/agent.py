@@ -17,7 +17,7 @@ from ferrule.protocol.events import Event
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import SandboxMode, SandboxPolicy, as_policy
 from ferrule.protocol.prices import Prices
-from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings
+from ferrule.protocol.settings import ModelSettings, ProviderSettings, ReasoningEffort, Settings, usual_provider
 from ferrule.protocol.specs import Wire
 from ferrule.session.hooks import Hook
 from ferrule.session.offline import open_offline
@@ -51,11 +51,12 @@ class Agent(Closing):
     with` or `with` closes what `tools_map` keeps open.
 
     `model` is a name, or a `Model`. `base_url` and `wire` reach any server; without them it is OpenAI by
-    `OPENAI_API_KEY`. `tools` are names (globs, `/regex/`), functions and definitions; None: what the model was trained
-    on. `mcp_config` is `{"mcpServers": {NAME: {"command": ...}}}`. `on_approval` decides what `approval_policy` asks
-    (`on-request` with it, `never` without, unless given), and `on_question` answers the rest; without them it is
-    refused. `on_event` sees everything. `token_budget` and `cost_budget` bound a session; the latter needs `prices` per
-    million tokens: `{"input": 1.25, "cached_input": 0.125, "output": 10}`. Raises `UsageError` for what does not exist.
+    `OPENAI_API_KEY`, with no more than `wire="messages"` Anthropic by `ANTHROPIC_API_KEY`. `tools` are names (globs,
+    `/regex/`), functions and definitions; None: what the model was trained on. `mcp_config` is `{"mcpServers": {NAME:
+    {"command": ...}}}`. `on_approval` decides what `approval_policy` asks (`on-request` with it, `never` without,
+    unless given), and `on_question` answers the rest; without them it is refused. `on_event` sees everything.
+    `token_budget` and `cost_budget` bound a session; the latter needs `prices` per million tokens: `{"input": 1.25,
+    "cached_input": 0.125, "output": 10}`. Raises `UsageError` for what does not exist.
     """
 
     def __init__(  # noqa: PLR0913 - the one place where everything can be said
@@ -92,7 +93,7 @@ class Agent(Closing):
         if base_url is not None and provider is None:
             provider = ProviderSettings(name="server", base_url=base_url)
         if wire is not None and provider is None:
-            provider = ProviderSettings(name="openai")
+            provider = ProviderSettings(name=usual_provider(wire))
         if wire is not None and provider is not None:
             provider = msgspec.structs.replace(provider, wire_api=wire)
         if api_key is not None and provider is None:
