@@ -288,8 +288,11 @@ def test_a_base_url_is_a_provider_of_its_own(home: Home) -> None:
     home.user('model_provider = "mine"\n[model_providers.mine]\nbase_url = "http://a/v1"\nenv_key = "SECRET_OF_A"')
     provider = home.load(base_url="http://b/v1", wire="chat").settings.provider
     assert provider == ProviderSettings(name="server", base_url="http://b/v1", wire_api="chat")
-    provider = home.load(wire="messages").settings.provider
-    assert provider == ProviderSettings(name="anthropic", wire_api="messages"), "which is whose wire it is"
+
+
+def test_no_more_than_a_wire_means_whose_wire_it_is(home: Home) -> None:
+    assert home.load(wire="messages").settings.provider == ProviderSettings(name="anthropic", wire_api="messages")
+    assert home.load(wire="chat").settings.provider == ProviderSettings(name="openai", wire_api="chat")
 
 
 def test_added_directories_join_the_roots(home: Home) -> None:
