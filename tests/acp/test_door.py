@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from acp.schema import (
 from ferrule.testing import Gate, ScriptedModel, Stall, function_call, http_error, message, reasoning, step
 from tests.acp.editor import WITH_FILES, WITH_FORMS, WITH_TERMINALS, Door, opened
 from tests.cli.command import Place
+from tests.mcp.stub import server
 from tests.processes import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -489,22 +489,19 @@ async def test_without_forms_a_choice_is_asked_as_permission_and_words_are_refus
 
 
 async def test_mcp_servers_of_the_client_bring_tools(door: Door) -> None:
-    program = Path(__file__).parent / "server.py"
-    server = McpServerStdio(
-        name="the client's",
-        command=sys.executable,
-        args=[str(program)],
-        env=[EnvVariable(name="WORD", value="of-the-client")],
+    stub = server()
+    brought = McpServerStdio(
+        name="the client's", command=stub["command"], args=stub["args"], env=[EnvVariable(name="WORD", value="of-mine")]
     )
-    session = await door.new(mcp_servers=[server])
+    session = await door.new(mcp_servers=[brought])
 
     def call(request: Any) -> Any:
-        (named,) = set(re.findall(r"mcp__\w*word\w*", str(request.body["tools"])))
+        (named,) = set(re.findall(r"mcp__\w*environ\w*", str(request.body["tools"])))
         return [function_call(named, {})]
 
     door.model.play(call, [message("ok")], when="servers-of-the-client")
     await door.say(session, "servers-of-the-client")
-    assert "of-the-client" in str([call["content"] for call in door.editor.calls().values()])
+    assert "of-mine" in str([shown["content"] for shown in door.editor.calls().values()])
     for wrong, words in (
         (SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]), "sse is not spoken"),
         (HttpMcpServer(type="http", name="odd", url="ftp://x", headers=[]), "must begin with http"),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,16 +16,18 @@ from typing import Any
 
 import pytest
 
+from ferrule.cli.commands import acp
 from ferrule.config import Configuration, Sources
 from ferrule.doors.acp import lines, run
 from ferrule.doors.acp.agent import Programs
 from ferrule.doors.acp.run import serve
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import ModelSettings, ProviderSettings
 from ferrule.session.opening import Given
 from ferrule.stdio import HIGH_BYTES, Outbox
 from ferrule.testing import Gate, ScriptedModel, Stall, function_call, message, step
 from ferrule.tools.tasks import run_blocking
-from tests.cli.command import COMMAND, Place
+from tests.cli.command import Place
 from tests.cli.places import cold_place
 from tests.mcp_server.served import settings_in
 from tests.processes import running, until
@@ -294,14 +297,29 @@ async def test_a_client_that_does_not_read_holds_up_its_turn_and_no_memory(
     assert Measured.most < HIGH_BYTES + 100_000
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, None])
-def test_signals_and_the_end_of_the_input_end_the_command_and_its_commands(cold_place: Place, how: int | None) -> None:
+LOUD = (
+    "import os, sys; from ferrule.cli.main import main\n"
+    "from ferrule.doors.acp import lines\n"
+    "read = lines.read_message\n"
+    "def loud(line, *, whole):\n"
+    "    print('stray', flush=True); os.system('echo child; cat')\n"
+    "    return read(line, whole=whole)\n"
+    "lines.read_message = loud\n"
+    "sys.exit(main(sys.argv[1:]))"
+)
+"""The command, in which something prints at every line."""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, None])
+def test_signals_and_the_end_of_the_input_end_all_and_standard_output_is_the_protocols(
+    cold_place: Place, how: int | None
+) -> None:
     mark = f": signal{how}{os.getpid()}"
     call = function_call("shell_command", {"command": f"{mark}; {SLEEP}"})
     with ScriptedModel([[call], "done"]) as model:
         flags = ["-m", "m", "--base-url", model.base_url, "-c", 'tools=["shell_command"]']
         process = subprocess.Popen(
-            [*COMMAND, "acp", *flags], cwd=cold_place.cwd, env=cold_place.env(),
+            [sys.executable, "-c", LOUD, "acp", *flags], cwd=cold_place.cwd, env=cold_place.env(),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -330,27 +348,37 @@ def test_signals_and_the_end_of_the_input_end_the_command_and_its_commands(cold_
             assert process.wait(20) == (0 if how is None else 130)
             assert time.monotonic() - began < 6 and not running(mark)
             out, err = process.stdout.read(), process.stderr.read()
-    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines()) and b"Traceback" not in err
-
-
-def test_what_is_printed_beside_the_protocol_goes_to_standard_error(cold_place: Place) -> None:
-    program = (
-        "import os, sys; from ferrule.cli.main import main\n"
-        "from ferrule.doors.acp import lines\n"
-        "read = lines.read_message\n"
-        "def loud(line, *, whole):\n"
-        "    print('stray', flush=True); os.system('echo child; cat')\n"
-        "    return read(line, whole=whole)\n"
-        "lines.read_message = loud\n"
-        "sys.exit(main(['acp']))"
+    assert (
+        all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
+        and b"Traceback" not in err
+        and err.count(b"stray\nchild\n") == 3
     )
-    typed = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=cold_place.cwd, env=cold_place.env(), input=typed, capture_output=True, timeout=50, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and b"stray\nchild\n" in done.stderr
-    assert json.loads(done.stdout)["result"]["protocolVersion"] == 1
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path))
+    for name in [name for name in sys.modules if name.startswith("ferrule.doors.acp")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "acp", None)
+    with pytest.raises(UsageError, match=r"pip install 'ferrule\[acp\]'"):
+        acp.main([])
+
+
+def configured() -> list[list[str]]:
+    """The arguments of every configuration on the page."""
+    page = (Path(__file__).parents[2] / "docs" / "editors.md").read_text()
+    blocks = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    entries = [entry for block in blocks for agents in block.values() for entry in agents.values()]
+    assert len(entries) == 3 and all(entry["command"] == "ferrule" for entry in entries)
+    others = re.findall(r"```(?:lua|elisp)\n(.*?)```", page, re.DOTALL)
+    quoted = [re.findall(r'"([\w-]+)"', block[block.index('"acp"') :])[:3] for block in others]
+    assert len(quoted) == 3
+    return [*(entry["args"] for entry in entries), *quoted]
+
+
+@pytest.mark.parametrize("words", configured(), ids=" ".join)
+def test_the_arguments_of_every_configuration_on_the_page_are_known(words: list[str]) -> None:
+    assert words[0] == "acp" and acp._parser().parse_args(words[1:]).model == "MODEL"
 
 
 async def test_a_session_is_opened_once_at_a_time_however_often_it_is_asked_for(tmp_path: Path) -> None:
