@@ -36,7 +36,7 @@ from ferrule.tools.events import ToolEvent
 from tests.builtin.states import conversation
 from tests.containers.screens import require_screen
 from tests.containers.sites import Site
-from tests.session.conversations import Place, call, chunks, function_call, items, said, sent, thought
+from tests.session.conversations import Place, call, chunks, function_call, items, kinds, said, sent, thought
 
 Fields = dict[str, Any]
 CHECK = {"id": "sc_1", "code": "malicious_instructions", "message": "The page may want something else."}
@@ -273,7 +273,10 @@ async def test_nobody_to_confirm_is_a_no(site: Site, tmp_path: Path, policy: str
     assert "acknowledged_safety_checks" not in outputs(server)["one"] and words in words_after(server, "one")
 
 
-async def test_a_conversation_goes_on_where_the_server_waits_for_a_confirmation(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stores", [False, True])
+async def test_a_conversation_goes_on_where_the_server_waits_for_a_confirmation(
+    site: Site, tmp_path: Path, stores: bool
+) -> None:
     """OpenAI's refuses every later request with such a call: it is sent as one of a function then."""
     words = "Computer tool has unacknowledged safety check for ['sc_1']"
     with ScriptedModel() as server:
@@ -282,19 +285,27 @@ async def test_a_conversation_goes_on_where_the_server_waits_for_a_confirmation(
         server.add(http_error(400, words, param="input"), items(said("Not done.")), items(said("Still not.")))
         settings = {"browser": str(tmp_path / "no-browser")}
         made = agent(server, "responses", site, tmp_path, tools=["computer_use_preview"], settings=settings)
+        keeper = '[provider.keeper]\nlike = "responses"\n' + "stores = true\n" * stores
+        (tmp_path / "home" / "profiles.toml").write_text(keeper)
+        assert made.settings.provider is not None
+        provider = msgspec.structs.replace(made.settings.provider, profile="keeper")
+        made.settings = msgspec.structs.replace(made.settings, provider=provider)
         async with await made.open() as session:
             assert (await session.run("go")).text == "Not done."
             assert (await session.run("and?")).text == "Still not."
         refused, healed, later = (body_of(server, number) for number in (2, 3, 4))
     assert [tool["type"] for tool in healed["tools"]] == ["computer_use_preview", "function"]
     assert refused["truncation"] == healed["truncation"] == "auto"
-    for body in (healed, later):
+    assert (refused.get("previous_response_id") is not None) == stores and "previous_response_id" not in healed
+    assert (later.get("previous_response_id") is not None) == stores
+    for body in (healed,) if stores else (healed, later):
         forms = {item["call_id"]: item["type"] for item in body["input"] if item["type"].endswith("_output")}
         assert forms == {"free": "computer_call_output", "waits": "function_call_output"}
         assert [item["id"] for item in body["input"] if item["type"] == "reasoning"] == ["rs_1"]
         [call_there] = [item for item in body["input"] if item["type"] == "function_call"]
         assert call_there["call_id"] == "waits" and json.loads(call_there["arguments"]) == {"actions": [BOOK]}
     assert refused["input"][-2]["type"] == "computer_call_output"
+    assert kinds(later["input"]) == ["message"] or not stores
 
 
 async def test_a_hook_sees_and_changes_what_is_done_but_not_what_is_to_be_confirmed(site: Site, tmp_path: Path) -> None:

@@ -255,6 +255,8 @@ class WireModel:
                 _name_tool(error, tools)
                 healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, str(error)))
                 self._take_for(request, healed)
+                if healed.omitted.unreadable != recipient.omitted.unreadable:  # the stored response holds it, too
+                    request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
                 yield [LeftOut(f"{str(error).rstrip('.')}; going on without {healed.what}")]
             else:
                 error.partial = merger.partial()
