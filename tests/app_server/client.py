@@ -39,7 +39,8 @@ class Client:
         self.said: list[Message] = []
         self.asked: list[Message] = []
         """The requests of the server."""
-        self._waiting: dict[int | str, Message] = {}
+        self.sent: dict[int, str] = {}
+        """The methods of the requests, by their ids."""
         self._seen = 0
 
     async def send(self, line: bytes) -> None:
@@ -53,6 +54,7 @@ class Client:
     async def ask(self, method: str, **params: Any) -> int:
         """Send a request and return its id."""
         self._id += 1
+        self.sent[self._id] = method
         await self.say({"id": self._id, "method": method, "params": params})
         return self._id
 

@@ -34,6 +34,7 @@ from ferrule.doors.app_server.shapes.requests import InitializeParams, Initializ
 from ferrule.doors.app_server.shapes.told import Told
 from ferrule.doors.app_server.threads import OpenThread
 from ferrule.protocol.errors import FerruleError, UsageError
+from ferrule.protocol.events import DynamicToolCallRequest
 from ferrule.stdio import Outbox
 from ferrule.tools.questions import Waiting
 from ferrule.tools.tasks import end_tasks
@@ -76,7 +77,7 @@ class Connection:
         self.configure = configure
         self.outbox = outbox
         self.threads: dict[str, OpenThread] = {}
-        self.home = ""
+        self.home = self.name = ""
         self._methods = methods
         self._greeted = False
         self._unwanted: frozenset[str] = frozenset()
@@ -187,7 +188,7 @@ class Connection:
         params = _read(InitializeParams, call)
         self._greeted = True
         self._unwanted = frozenset((params.capabilities and params.capabilities.opt_out_notification_methods) or ())
-        self.home = self.configure(None, {}).settings.home
+        self.home, self.name = self.configure(None, {}).settings.home, params.client_info.name
         hello = InitializeResult(
             user_agent=f"ferrule/{__version__} ({platform.system()} {platform.machine()}; {params.client_info.name})",
             codex_home=self.home,
@@ -252,7 +253,8 @@ class Connection:
 
     def _resolve(self, request_id: int) -> None:
         asked = self._asked.pop(request_id)
-        self.tell(told.Resolved(thread_id=asked.thread.id, request_id=request_id))
+        if not isinstance(asked.question, DynamicToolCallRequest):
+            self.tell(told.Resolved(thread_id=asked.thread.id, request_id=request_id))
 
 
 def _read(kind: type[Any], call: Call) -> Any:

@@ -104,7 +104,7 @@ def _take(turn: _Said, line: Line) -> None:
 
 
 def _add(turn: _Said, item: ResponseItem) -> None:
-    key = f"{turn.id}:{len(turn.items)}"
+    key = getattr(item.view, "id", None) or f"{turn.id}:{len(turn.items)}"
     call_id, answered = called_id(item.view), answered_id(item.view)
     if answered is not None:
         call = turn.calls.pop(answered, None)
@@ -123,6 +123,7 @@ def _shape(turn: _Said) -> Turn:
     took = max(turn.ended - turn.began, 0.0)
     return Turn(
         id=turn.id,
+        root_turn_id=turn.id,
         status=turn.status,
         items=tuple(turn.items.values()),
         items_view="full",

@@ -98,6 +98,7 @@ def command_item(
         status="inProgress",
         command_actions=(UnknownAction(command=script or text),),
         process_id=None if number is None else str(number),
+        source="agent" if number is None else "unifiedExecStartup",
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from ferrule.doors.app_server.making import now_ms
 from ferrule.doors.app_server.shapes import told
-from ferrule.doors.app_server.shapes.items import ContentImage
+from ferrule.doors.app_server.shapes.items import ContentImage, UnknownAction
 from ferrule.doors.app_server.shapes.told import Told
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
@@ -77,6 +77,7 @@ def _approval(question: ExecApproval, thread_id: str, turn_id: str) -> Told:
         item_id=item,
         started_at_ms=now_ms(),
         command=question.text if host is None else None,
+        command_actions=(UnknownAction(command=question.text),) if host is None else (),
         cwd=question.cwd,
         reason=question.reason,
         available_decisions=_choices(question),

@@ -4,12 +4,15 @@ import os
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ferrule._version import __version__
 from ferrule.doors.app_server.connection import Answer, Connection
 from ferrule.doors.app_server.history import changed_at, seconds_of, turns_of
 from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import Empty
+from ferrule.doors.app_server.shapes.items import AgentMessage, UserMessage
 from ferrule.doors.app_server.shapes.requests import (
     LoadedThreads,
     PageParams,
@@ -22,7 +25,7 @@ from ferrule.doors.app_server.shapes.requests import (
     TurnsList,
     TurnsListParams,
 )
-from ferrule.doors.app_server.shapes.threads import NotLoaded, Thread, Turn
+from ferrule.doors.app_server.shapes.threads import ItemsView, NotLoaded, Thread, Turn
 from ferrule.protocol.errors import UsageError
 from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.rollout import read_head
@@ -118,7 +121,17 @@ async def list_turns(client: Connection, params: TurnsListParams, answer: Answer
     turns = await run_blocking(turns_of, Path(entry.path))
     ordered = turns if params.sort_direction == "asc" else turns[::-1]
     part, after = page(params.cursor, params.limit, len(ordered))
-    answer(TurnsList(data=ordered[part], next_cursor=after))
+    shown = tuple(_viewed(turn, params.items_view or "summary") for turn in ordered[part])
+    answer(TurnsList(data=shown, next_cursor=after))
+
+
+def _viewed(turn: Turn, view: ItemsView) -> Turn:
+    """Return a turn with as much of it as is wanted: a summary is what was asked, and the last answer."""
+    items = turn.items
+    if view == "summary":
+        said = [item for item in items if isinstance(item, UserMessage)][:1]
+        items = (*said, *[item for item in items if isinstance(item, AgentMessage)][-1:])
+    return msgspec.structs.replace(turn, items=() if view == "notLoaded" else items, items_view=view)
 
 
 async def list_loaded(client: Connection, params: PageParams, answer: Answer) -> None:

@@ -57,6 +57,8 @@ class Client(Sink, Protocol):
 
     @property
     def outbox(self) -> Outbox: ...
+    @property
+    def name(self) -> str: ...
     def ask(self, thread: "OpenThread", question: Waiting, params: told.Told) -> None: ...
     def waiting(self, thread: "OpenThread") -> list[Waiting]: ...
     def withdraw(self, thread: "OpenThread", is_over: Callable[[Waiting], bool]) -> None: ...
@@ -293,6 +295,7 @@ class OpenThread:
             path=None if path is None else str(path),
             forked_from_id=self.forked_from,
             cli_version=__version__,
+            originator=self._client.name,
             turns=turns,
         )
 

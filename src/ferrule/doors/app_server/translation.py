@@ -31,7 +31,7 @@ from ferrule.doors.app_server.shapes.items import (
     ThreadItem,
     UserMessage,
 )
-from ferrule.doors.app_server.shapes.threads import Active, Failed, Idle, Turn, TurnStatus
+from ferrule.doors.app_server.shapes.threads import Active, ActiveFlag, Failed, Idle, Turn, TurnStatus
 from ferrule.doors.app_server.shapes.told import Told
 from ferrule.history.pairs import called_id
 from ferrule.model.calls import random_id
@@ -121,6 +121,7 @@ class Translation:
         self._last: AgentMessage | None = None
         self._error: TurnError | None = None
         self._began = 0.0
+        self._begun: dict[str, int] = {}
 
     @property
     def turn_id(self) -> str:
@@ -149,6 +150,7 @@ class Translation:
                 self.end_turn("failed")
             case ErrorEvent(message=message):
                 self._error = TurnError(message=message, codex_error_info="other")
+                self._sink.tell(told.StatusChanged(thread_id=self.thread_id, status=Failed()))
                 self._tell(told.ErrorTold, error=self._error)
             case WarningEvent(message=message) | NetworkRefused(reason=message):
                 self._warn(message)
@@ -191,7 +193,7 @@ class Translation:
     def begin_turn(self, turn_id: str) -> None:
         """Tell that a turn runs, and what the user said."""
         self._began = time.time()
-        self.turn = Turn(id=turn_id, status="inProgress", started_at=int(self._began))
+        self.turn = Turn(id=turn_id, root_turn_id=turn_id, status="inProgress", started_at=int(self._began))
         self._counted, self._last, self._error = TokenUsage(), None, None
         self.on_started(self.turn)
         self.status()
@@ -232,13 +234,13 @@ class Translation:
         )
         self.usage += self._counted
         self.turn = None
-        self.status(failed=status == "failed")
+        if status != "failed":
+            self.status()
         self._sink.tell(told.TurnCompleted(thread_id=self.thread_id, turn=ended))
 
-    def status(self, flags: tuple[Literal["waitingOnApproval", "waitingOnUserInput"], ...] = (), *, failed: bool = False
-               ) -> None:  # fmt: skip
-        """Tell how the thread is."""
-        state = Active(active_flags=flags) if self.turn is not None or flags else Failed() if failed else Idle()
+    def status(self, flags: tuple[ActiveFlag, ...] = ()) -> None:
+        """Tell how the thread is, and what it waits for."""
+        state = Active(active_flags=flags) if self.turn is not None or flags else Idle()
         self._sink.tell(told.StatusChanged(thread_id=self.thread_id, status=state))
 
     def _goes_on(self, one: _Open) -> bool:
@@ -399,11 +401,16 @@ class Translation:
     # Telling
 
     def _begin(self, item: ThreadItem) -> None:
-        self._tell(told.ItemStarted, item=item, started_at_ms=now_ms())
+        started = self._begun[item.id] = now_ms()
+        item = msgspec.structs.replace(item, started_at_ms=started)
+        self._tell(told.ItemStarted, item=item, started_at_ms=started)
 
     def _complete(self, item: ThreadItem, turn_id: str = "") -> None:
-        turn = turn_id or self.turn_id
-        self._sink.tell(told.ItemCompleted(thread_id=self.thread_id, turn_id=turn, item=item, completed_at_ms=now_ms()))
+        turn, ended = turn_id or self.turn_id, now_ms()
+        item = msgspec.structs.replace(item, started_at_ms=self._begun.pop(item.id, ended), completed_at_ms=ended)
+        if self._last is not None and item.id == self._last.id:
+            self._last = item if isinstance(item, AgentMessage) else self._last
+        self._sink.tell(told.ItemCompleted(thread_id=self.thread_id, turn_id=turn, item=item, completed_at_ms=ended))
 
     def _whole(self, item: ThreadItem) -> None:
         self._begin(item)

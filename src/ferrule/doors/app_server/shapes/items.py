@@ -13,6 +13,8 @@ CallStatus = Literal["inProgress", "completed", "failed"]
 
 class _Item(Shape, frozen=True, kw_only=True, tag_field="type"):
     id: str
+    started_at_ms: int | None = None
+    completed_at_ms: int | None = None
 
 
 class UserMessage(_Item, frozen=True, kw_only=True, tag="userMessage"):
@@ -55,7 +57,8 @@ class CommandExecution(_Item, frozen=True, kw_only=True, tag="commandExecution")
     exit_code: int | None = None
     duration_ms: int | None = None
     process_id: str | None = None
-    source: Literal["agent", "userShell"] = "agent"
+    source: Literal["agent", "unifiedExecStartup"] = "agent"
+    """`agent` until it has begun."""
 
 
 class _Kind(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -40,6 +40,8 @@ class Turn(Shape, frozen=True, kw_only=True):
     """A turn. Times are seconds since 1970."""
 
     id: str
+    root_turn_id: str
+    """The turn's own id: a sub-agent's turns are told in threads of their own."""
     status: TurnStatus
     items: tuple[ThreadItem, ...] = ()
     items_view: ItemsView = "notLoaded"

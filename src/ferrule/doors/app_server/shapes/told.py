@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from ferrule.doors.app_server.shapes.common import RequestId, Shape, ThreadTokenUsage, TurnError
-from ferrule.doors.app_server.shapes.items import ContentItem, FileUpdateChange, ThreadItem
+from ferrule.doors.app_server.shapes.items import ContentItem, FileUpdateChange, ThreadItem, UnknownAction
 from ferrule.doors.app_server.shapes.threads import Thread, ThreadStatus, Turn
 from ferrule.protocol.json_text import JsonValue
 
@@ -249,6 +249,7 @@ class CommandApproval(_OfItem, frozen=True, kw_only=True):
     started_at_ms: int
     kind: Literal["command"] = "command"
     command: str | None = None
+    command_actions: tuple[UnknownAction, ...] = ()
     cwd: str | None = None
     reason: str | None = None
     available_decisions: tuple[JsonValue, ...] = ()
