@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai import BaseModel, OpenAI
+from openai import AsyncOpenAI, BaseModel, OpenAI
 
 from ferrule.hosted.network import Network
 from ferrule.protocol.errors import UsageError
@@ -40,7 +40,13 @@ def server() -> Iterator[Remote]:
 
 
 @pytest.fixture(scope="module")
-def gateway(server: Remote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel(does) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(server: Remote, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A gateway of its own, which reaches the server by a name."""
     place = new_place(tmp_path_factory.mktemp("mcp"))
     (place.home / "config.toml").parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +54,7 @@ def gateway(server: Remote, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (place.home / "config.toml").write_text(
         f'[gateway.network]\nallowed_domains = ["{HOST}"]\n[gateway.network.hosts]\n{hosts}'
     )
-    with ScriptedModel(does) as model, serving(place, model.base_url) as running:
+    with serving(place, model.base_url) as running:
         yield running
 
 
@@ -101,6 +107,43 @@ def test_a_search_of_deferred_tools_is_what_the_sdk_takes(client: OpenAI, server
     assert group.type == "namespace" and [tool.name for tool in group.tools] == ["echo"]
     assert events.count("response.output_item.added") == events.count("response.output_item.done") == 5
     assert kinds(more.output) == kinds(replayed.output) == ["message"]
+
+
+async def test_openai_agents_calls_what_was_found(gateway: Served, model: ScriptedModel) -> None:
+    agents = pytest.importorskip("agents")
+
+    @agents.function_tool(defer_loading=True)
+    def get_weather(city: str) -> str:
+        """Weather of a city."""
+        return f"sunny in {city}"
+
+    @agents.function_tool(defer_loading=True)
+    def list_orders(customer: str) -> str:
+        """All orders of a customer."""
+        return f"orders of {customer}"
+
+    steps: list[Any] = []
+    for query, name, arguments in (
+        ("weather", "get_weather", {"city": "Rome"}),
+        ("orders", "crm__list_orders", {"customer": "Ann"}),
+        ("echo", "mcp__docs__echo", {"text": "hey"}),
+    ):
+        steps += [function_call("tool_search", {"query": query, "limit": 1})], [function_call(name, arguments)]
+    model.play(*steps, "All done.", when="by agents")
+    crm = agents.tool_namespace(name="crm", description="Customers", tools=[list_orders])
+    docs = agents.HostedMCPTool(tool_config=SERVER | {"defer_loading": True})
+    async with AsyncOpenAI(base_url=gateway.url, api_key="unused", max_retries=0) as client:
+        agent = agents.Agent(
+            name="a",
+            model=agents.OpenAIResponsesModel(model="m", openai_client=client),
+            tools=[agents.ToolSearchTool(), get_weather, *crm, docs],
+        )
+        untraced = agents.RunConfig(tracing_disabled=True)
+        result = await agents.Runner.run(agent, "go, by agents", run_config=untraced)
+    assert result.final_output == "All done."
+    said = [output.text for output in model.last_request.outputs if not output.text.startswith("[")]
+    assert said == ["sunny in Rome", "orders of Ann", "ECHO hey"]
+    assert model.last_request.tool_names == ["tool_search", "get_weather", "crm__list_orders", "mcp__docs__echo"]
 
 
 def test_an_approval_goes_over_two_responses(client: OpenAI, server: Remote) -> None:

@@ -181,6 +181,27 @@ async def test_a_chain_keeps_what_was_found(here: Served, wire: Wire) -> None:
             assert names(after) == [*names(before), "mcp__docs__widget_70"]
 
 
+async def test_a_call_of_a_deferred_function_names_it_twice(here: Served, wire: Wire) -> None:
+    """As clients of the API know them, openai-agents among them. The model is told of it without a namespace."""
+    called = function_call("get_weather", {"city": "Rome"})
+    here.model.add([search("weather", wire)], [called], "Sunny.")
+    tools = [SEARCH, WEATHER | LATER, WEATHER | {"name": "ping"}]
+    ledger = await here.engine.open(asked(tools=tools, store=False))
+    check_stream(await events_of(ledger), ledger.object)
+    call: Json = ledger.object["output"][-1]
+    assert (call["type"], call["namespace"], call["name"]) == ("function_call", "get_weather", "get_weather")
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+    given: Any = ledger.object["output"]
+    shuffled: list[Json] = [dict(reversed(item.items())) for item in given]
+    shuffled[1]["tools"] = [dict(reversed(shuffled[1]["tools"][0].items()))]
+    await here.ask(input=[{"role": "user", "content": "hi"}, *shuffled, output], tools=tools, store=False)
+    first, second = (dict[str, Any](request.body) for request in here.model.requests[1:])
+    told = second.get("messages") or [item for item in second["input"] if item.get("name")]
+    assert '"namespace"' not in json.dumps(told)
+    if wire == "chat":  # what the model's server has cached of the answer stands
+        assert second["messages"][2]["content"] == first["messages"][2]["content"]
+
+
 async def test_items_without_ids_are_paired_in_their_order(chat: Served) -> None:
     chat.model.add([search("all orders", limit=1)], [search("weather", limit=1)], "Done.", "More.")
     tools = [SEARCH, CRM, WEATHER | LATER]
@@ -193,6 +214,33 @@ async def test_items_without_ids_are_paired_in_their_order(chat: Served) -> None
         await chat.ask(input=bare[:2], tools=tools, store=False)
     with pytest.raises(ApiError, match="precedes this tool_search_output"):
         await chat.ask(input=bare[2:], tools=tools, store=False)
+
+
+CALL: Json = {"type": "tool_search_call", "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "param"),
+    [
+        ([7], "input[1].tools[0]"),
+        (None, "input[1].tools"),
+        ([{"type": "namespace", "name": "docs"}], "input[1].tools[0].tools"),
+        ([{"type": "namespace", "name": "docs", "tools": [{"type": "mcp", "server_label": "a"}]}], None),
+        ([{"type": "weird"}, {"type": "mcp", "server_label": "b"}], None),
+    ],
+)
+@pytest.mark.parametrize("declared", [[SEARCH, CRM], []])
+async def test_answers_with_anything_in_them(
+    chat: Served, tools: object, param: str | None, declared: list[Json]
+) -> None:
+    chat.model.add("Done.")
+    given = [CALL, {"type": "tool_search_output", "tools": tools}]
+    if param is None:
+        assert (await chat.ask(input=given, tools=declared)).object["status"] == "completed"
+        return
+    with pytest.raises(ApiError) as raised:
+        await chat.ask(input=given, tools=declared)
+    assert raised.value.param == param
 
 
 async def test_a_tool_that_is_not_declared_any_more_is_gone(chat: Served) -> None:
@@ -254,6 +302,23 @@ async def test_choices(chat: Served) -> None:
         assert (choice["type"] == "allowed_tools") == (forced in (None, "auto"))
 
 
+async def test_choices_of_a_deferred_server(chat: Served) -> None:
+    tools, docs = [SEARCH, CRM, DOCS], {"type": "mcp", "server_label": "docs"}
+    chat.model.add("Done.")
+    await chat.ask(tools=tools, tool_choice=docs | {"name": "echo"})
+    assert names(chat.model.last_request.body) == ["tool_search", "crm__ping", "mcp__docs__echo"]
+    assert "mcp__docs__echo" in json.dumps(chat.model.last_request.body["tool_choice"])
+    chat.model.add("Done.")
+    await chat.ask(tools=tools, tool_choice=docs)
+    assert "tool_search" in json.dumps(chat.model.last_request.body["tool_choice"])
+    for allowed, found in ((docs, []), ({"type": "namespace", "name": "crm"}, ["crm__list_orders"])):
+        chat.model.add([search("all orders", limit=1)], "Done.")
+        await chat.ask(tools=tools, tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [allowed]})
+        first, second = (request.body for request in chat.model.requests[-2:])
+        assert names(second) == [*names(first), *found] and answers(second) == [found]
+        assert ("crm__ping" in names(first)) == bool(found)
+
+
 async def test_where_nothing_is_deferred_there_is_no_search(chat: Served) -> None:
     chat.model.add("Done.", "Done.")
     await chat.ask(tools=[SEARCH, WEATHER])
@@ -278,6 +343,11 @@ async def test_a_search_of_the_client_stays_the_client_s(chat: Served) -> None:
 async def test_two_tools_of_that_name_are_refused(chat: Served, other: Json) -> None:
     with pytest.raises(ApiError, match="two tools are called 'tool_search'"):
         await chat.ask(tools=[SEARCH, CRM, other])
+
+
+async def test_a_namespace_of_a_server_s_name_is_refused(chat: Served) -> None:
+    with pytest.raises(ApiError, match=r"tools\[2\].server_label: a namespace is called 'crm', too"):
+        await chat.ask(tools=[SEARCH, CRM, DOCS | {"server_label": "crm"}])
 
 
 async def test_what_is_told_of_very_many_tools_is_bounded(chat: Served) -> None:

@@ -51,6 +51,8 @@ class CallNames:
     def resolve(self, name: str, namespace: str | None = None) -> Callee | None:
         """Return the tool that is meant, or None if none or more than one is possible."""
         exact = self._declared.get((namespace, name))
+        if exact is None and namespace == name:  # so OpenAI names a function that was searched for
+            exact = self._declared.get((None, name))
         if exact is not None:
             return exact
         bare = _WRAPPERS.sub("", _without_tokens(name))

@@ -29,9 +29,9 @@ from ferrule.responses.request import (
 )
 from ferrule.responses.run import RunOptions
 from ferrule.responses.tool_search import NAME as SEARCH
-from ferrule.responses.tool_search import found_in, paired
+from ferrule.responses.tool_search import as_told, found_in
 from ferrule.responses.tool_shapes import read_tool
-from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools
+from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, restricted
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Store
@@ -99,18 +99,18 @@ class Asker:
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner, self._downloads)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
+        _check_brought(given)
         placed = once(list(self._to_upstream(whole, plan)))
         new = tuple(item for _, item in placed)
         await self._approvals.check(history.items, placed, owner)
         check_pairs(history.items, placed, given)
-        _check_brought(given)
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
         everything = (*history.items, *new)
         found = [] if knows(SEARCH) else _brought(everything, known.tools or ())
         brought = plan_tools([*(known.tools or ()), *found], knows, self._hosted) if found else plan
         brought = await _checked(brought, known.tools or (), owner)
-        brought = brought.with_found(found_in(everything))
+        brought = restricted(brought.with_found(found_in(everything)), known.tool_choice)
         choice, specs = choose_tool(known.tool_choice, brought)
         items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))
         updated = _updated(known, everything)
@@ -141,7 +141,7 @@ class Asker:
         """Yield a client's items as the upstream model knows them, each with the number of the item that it is from."""
         if plan.search is not None or not self._upstream.knows(SEARCH):
             labels = {str(label) for one in plan.ours if (label := one.declared.get("server_label"))}
-            items = paired(items, labels)
+            items = as_told(items, labels, plan.spaces)
         for index, item in enumerate(items):
             yield from ((index, form) for form in self._forms(item, plan))
 

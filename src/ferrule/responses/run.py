@@ -52,7 +52,7 @@ from ferrule.responses.held import shown, waiting
 from ferrule.responses.hosted_calls import HostedCalls
 from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tool_search import found_in, ran_here
-from ferrule.responses.tools import ToolPlan, choose_tool, with_opened
+from ferrule.responses.tools import ToolPlan, choose_tool, restricted, with_opened
 from ferrule.responses.transcript import sealed
 from ferrule.tools.registry import ToolKey
 
@@ -153,7 +153,7 @@ class ResponseRun:
         if self._plan.unopened:
             opened = await self._hosted.open(self._plan.unopened)
             self.said += (record for one in opened for record in one.records)
-            self._plan = with_opened(self._plan, [one.tool for one in opened])
+            self._plan = restricted(with_opened(self._plan, [one.tool for one in opened]), self._options.choice)
             self._hosted.tools, self._hosted.search = self._plan.hosted, self._plan.search
             choice, tools = choose_tool(self._options.choice, self._plan)
             self._request = msgspec.structs.replace(self._request, tools=tools, tool_choice=choice)
@@ -310,7 +310,8 @@ class ResponseRun:
             self._keep(event.item_id, ledger.add_item(kind, {"summary": []}, event.item_id))
         elif kind in ("function_call", "custom_tool_call") and not self._is_checked(event.namespace, event.name or ""):
             field = "arguments" if kind == "function_call" else "input"
-            named = {"name": event.name, "call_id": event.call_id, **_spaced(event.namespace), field: ""}
+            space = self._plan.space_of(event.name or "", event.namespace)
+            named = {"name": event.name, "call_id": event.call_id, **_spaced(space), field: ""}
             self._keep(event.item_id, ledger.add_item(kind, named))
         elif event.begun and not self._is_replaced(kind):
             self._keep(event.item_id, ledger.add_item(kind, self._fields(event.begun), event.item_id))
@@ -405,6 +406,8 @@ class ResponseRun:
         kind = str(fields.get("type"))
         status = {"status": "incomplete"} if fields.get("status") == "incomplete" else {}
         fields = self._fields(item.raw) | status
+        if isinstance(view, FunctionCall | CustomToolCall):
+            fields |= _spaced(self._plan.space_of(view.name, view.namespace))
         if kind == "reasoning" and not self._options.encrypted:
             fields.pop("encrypted_content", None)
         return kind, fields

@@ -14,7 +14,7 @@ from ferrule.protocol.items import ResponseItem, ToolSearchCall, ToolSearchOutpu
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import FreeformTool, NamespaceTool, ResponsesApiTool, ToolSearchTool, ToolSpec
 from ferrule.tools.registry import ToolKey
-from ferrule.tools.search import DEFAULT_LIMIT, MAX_LISTED, DeferredTool, ToolIndex, as_loaded_specs, loaded_keys
+from ferrule.tools.search import DEFAULT_LIMIT, MAX_LISTED, DeferredTool, ToolIndex, as_loaded_specs
 
 NAME = "tool_search"
 LONGEST_ABOUT = 200
@@ -47,6 +47,18 @@ class Later(msgspec.Struct, frozen=True):
         """The key by which an answer names it to the model."""
         return self.tool.key if isinstance(self.spec, NamespaceTool) else (None, self.spec.name)
 
+    def is_meant(self, choice: JsonObject) -> bool:
+        """Return whether an entry of `allowed_tools` names it, or what it is in, or allows the search."""
+        match choice.get("type"):
+            case "namespace":
+                return isinstance(self.spec, NamespaceTool) and choice.get("name") == self.spec.name
+            case "mcp":
+                of_server = not isinstance(self.spec, NamespaceTool) and choice.get("server_label") == self.tool.space
+                return of_server and choice.get("name") in (None, self.tool.spec.name)
+            case "function" | "custom":
+                return choice.get("name") == self.tool.spec.name and self.tool.space is None
+        return choice.get("type") == NAME
+
 
 def later(spec: ResponsesApiTool | FreeformTool, space: NamespaceTool | None = None) -> Later:
     """Return a deferred tool of the client, in its namespace."""
@@ -76,6 +88,12 @@ class Search(msgspec.Struct, frozen=True, dict=True):
         """Return the tools of these keys, in their order, once each."""
         known = self._by_key
         return tuple(known[key].spec for key in dict.fromkeys(keys) if key in known)
+
+    def space_of(self, name: str) -> str | None:
+        """Return the namespace in which the client gets calls of a function that the model knows without one: those of
+        a deferred function have its own name there, by which clients tell that it was searched for."""
+        known = self._by_key.get((None, name))
+        return name if known is not None and known.tool.space is None else None
 
     @cached_property
     def _by_key(self) -> Mapping[ToolKey, Later]:
@@ -107,9 +125,13 @@ def shown_to_client(tools: Sequence[Later]) -> list[JsonObject]:
     return [msgspec.json.decode(spec.responses_json) for spec in as_loaded_specs(one.tool for one in tools)]
 
 
-def found_in(items: Iterable[ResponseItem]) -> list[ToolKey]:
-    """Return the tools that answers in a conversation name."""
-    return loaded_keys(raw for item in items if isinstance(item.view, ToolSearchOutput) for raw in item.view.tools)
+def found_in(items: Iterable[ResponseItem]) -> Iterator[ToolKey]:
+    """Yield the tools that answers in a conversation name; a client's answer may hold others."""
+    for item in items:
+        for raw in item.view.tools if isinstance(item.view, ToolSearchOutput) else ():
+            tool: JsonObject = msgspec.json.decode(raw)
+            space = str(tool.get("name")) if tool.get("type") == "namespace" else None
+            yield from ((space, str(one.get("name"))) for one in ([tool] if space is None else tool["tools"]))
 
 
 def ran_here(call: ResponseItem) -> ResponseItem:
@@ -118,9 +140,10 @@ def ran_here(call: ResponseItem) -> ResponseItem:
     return read_item(msgspec.json.encode(fields | {"execution": "server"}), call.origin)
 
 
-def paired(items: Sequence[JsonObject], labels: Container[str]) -> list[JsonObject]:
+def as_told(items: Sequence[JsonObject], labels: Container[str], spaces: Container[str]) -> list[JsonObject]:
     """Return a client's items with the searches that a server ran as the model knows them: the API gives these no
-    `call_id`, and an output follows its call. `labels` are those of MCP servers, whose tools are functions."""
+    `call_id`, and an output follows its call. `labels` are those of MCP servers, whose tools are functions; `spaces`
+    are namespaces, and a call in another one of its function's name is in none (see `Search.space_of`)."""
     waiting: list[str] = []
     found: list[JsonObject] = []
     for item in items:
@@ -133,6 +156,9 @@ def paired(items: Sequence[JsonObject], labels: Container[str]) -> list[JsonObje
                 call_id = waiting.pop(0) if waiting else str(item.get("id"))
                 tools = list(_as_told(item.get("tools"), labels))
                 found.append(item | {"call_id": call_id, "execution": "server", "tools": tools})
+            case "function_call" | "custom_tool_call" if item.get("namespace") not in spaces:
+                own = item.get("namespace") == item.get("name")
+                found.append({key: value for key, value in item.items() if not (own and key == "namespace")})
             case _:
                 found.append(item)
     return found
@@ -142,11 +168,21 @@ def _as_told(tools: JsonValue, labels: Container[str]) -> Iterator[JsonValue]:
     """Yield tools of an answer, whose fields have been checked, as the model was told of them."""
     for tool in tools if isinstance(tools, list) else ():
         space = str(tool.get("name"))
-        if tool.get("type") != "namespace" or space not in labels:
-            yield tool
-            continue
-        for member in tool["tools"]:
-            yield member | {"name": qualified_name(space, str(member.get("name")))}
+        if tool.get("type") != "namespace":
+            yield _in_order(tool)
+        elif space not in labels:
+            yield tool | {"tools": [_in_order(member) for member in tool["tools"]]}
+        else:
+            for member in tool["tools"]:
+                yield _in_order(member) | {"name": qualified_name(space, str(member.get("name")))}
+
+
+def _in_order(tool: JsonObject) -> JsonObject:
+    """Return a tool with its fields in our order, which clients change: what a server has cached of it stands then."""
+    return {field: tool[field] for field in _FIELDS if field in tool} | tool
+
+
+_FIELDS = ("type", "name", "description", "strict", "parameters", "format", "defer_loading")
 
 
 def _asked(arguments: JsonValue) -> tuple[str, int]:

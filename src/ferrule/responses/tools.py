@@ -4,7 +4,7 @@ Tools of unknown types are kept and echoed. Those that nobody runs are named in 
 Source: the `tools` and `tool_choice` of the Responses API.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -80,6 +80,16 @@ class ToolPlan(msgspec.Struct, frozen=True):
         natives = {tool.kind: name for name, tool in self.natives.items()}
         return {_kind(entry.declared): name for name, entry in reversed(tuple(self.hosted.items()))} | natives
 
+    @property
+    def spaces(self) -> frozenset[str]:
+        """The names of the client's namespaces."""
+        later = () if self.search is None else (one.spec for one in self.search.tools)
+        return frozenset(spec.name for spec in (*self.specs, *later) if isinstance(spec, NamespaceTool))
+
+    def space_of(self, name: str, namespace: str | None) -> str | None:
+        """Return the namespace that a call has for the client; see `Search.space_of`."""
+        return self.search.space_of(name) if namespace is None and self.search is not None else namespace
+
     def called(self, function: str) -> str:
         """Return the name by which the model knows a function of ours."""
         return next((name for name, entry in self.hosted.items() if entry.function == function), function)
@@ -145,7 +155,7 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
         else:
             not_run.append(kind)
     _check_twins([*specs, *(one.spec for one in deferred if one.tool.space is None)])
-    _check_servers(shapes)
+    _check_servers(shapes, {one.tool.space for one in deferred})
     search = Search(tuple(deferred)) if searches else None
     if search is not None and not unopened:
         specs = _described(specs, search)
@@ -243,6 +253,17 @@ def choose_tool(choice: str | JsonObject | None, plan: ToolPlan) -> tuple[ToolCh
     return (ForcedTool(kind) if sent else "auto"), plan.specs
 
 
+def restricted(plan: ToolPlan, choice: str | JsonObject | None) -> ToolPlan:
+    """Return the plan whose search finds only what `allowed_tools` names, if the choice is that."""
+    listed = choice.get("tools") if isinstance(choice, dict) and choice.get("type") == "allowed_tools" else None
+    if plan.search is None or not isinstance(listed, list):
+        return plan
+    named = [tool for tool in listed if isinstance(tool, dict)]
+    search = Search(tuple(one for one in plan.search.tools if any(map(one.is_meant, named))))
+    specs = plan.specs if plan.unopened else tuple(_described(plan.specs, search))
+    return msgspec.structs.replace(plan, search=search, specs=specs)
+
+
 def _named_by(choice: JsonObject) -> Iterator[ToolKey]:
     """Yield the keys of the client's tools that a choice names."""
     listed = choice.get("tools")
@@ -260,7 +281,9 @@ def _of_server(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[To
     names = set(_meant(choice, plan))
     if name is None:
         specs = tuple(spec for spec in plan.specs if spec_name(spec) in names)
-        return ("required", specs) if specs else ("auto", plan.specs)
+        deferred = plan.search is not None and any(one.spec.name in names for one in plan.search.tools)
+        return ("required", specs) if specs else (ForcedTool(SEARCH) if deferred else "auto", plan.specs)
+    plan = plan.with_found((None, str(found)) for found in names)
     if not names and any(one.declared.get("server_label") == label for one in plan.hosted.values()):
         raise ApiError(f"tool_choice.name: {label!r} has no tool {name!r}", param="tool_choice.name")
     return (ForcedTool(str(next(iter(names)))) if names else "auto"), plan.specs
@@ -280,6 +303,7 @@ def _allowed(choice: JsonObject, plan: ToolPlan) -> tuple[ToolChoice, tuple[Tool
             param = f"tool_choice.tools[{at}].name"
             raise ApiError(f"{param}: there is no tool {tool.get('name')!r} in tools", param=param)
     names = {name for tool in listed for name in _meant(tool, plan)}
+    names |= {SEARCH} if plan.search is not None and plan.search.tools else set()
     kept = tuple(spec for spec in plan.specs if spec_name(spec) in names)
     return (mode if kept else "none"), kept
 
@@ -379,8 +403,9 @@ def _check_twins(specs: Sequence[ToolSpec]) -> None:
         names.add(name)
 
 
-def _check_servers(shapes: Sequence[msgspec.Struct | None]) -> None:
-    """Check that servers can be told apart, and are not too many. Raises `ApiError`."""
+def _check_servers(shapes: Sequence[msgspec.Struct | None], spaces: Container[str | None]) -> None:
+    """Check that servers can be told apart, also from the namespaces that are searched, and are not too many. Raises
+    `ApiError`."""
     labels: set[str] = set()
     for at, shape in enumerate(shapes):
         if not isinstance(shape, RemoteServer):
@@ -388,6 +413,9 @@ def _check_servers(shapes: Sequence[msgspec.Struct | None]) -> None:
         if shape.server_label in labels:
             param = f"tools[{at}].server_label"
             raise ApiError(f"{param}: two servers are called {shape.server_label!r}", param=param)
+        if shape.defer_loading and shape.server_label in spaces:
+            param = f"tools[{at}].server_label"
+            raise ApiError(f"{param}: a namespace is called {shape.server_label!r}, too", param=param)
         labels.add(shape.server_label)
         if len(labels) > MOST_SERVERS:
             raise ApiError(f"tools: at most {MOST_SERVERS} MCP servers in one request", param="tools")
