@@ -47,14 +47,6 @@ ITEMS: dict[str, dict[str, object]] = {
         "result": "aGk=",
         "revised_prompt": "a red fox",
     },
-    "Computer: click": {
-        "type": "computer_call",
-        "id": "cu",
-        "call_id": "c1",
-        "status": "completed",
-        "action": {"type": "click", "x": 1, "y": 2},
-        "pending_safety_checks": [],
-    },
     "MCP: docs/search": {
         "type": "mcp_call",
         "id": "mcp",

@@ -9,7 +9,6 @@ import msgspec
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import (
     CodeInterpreterCall,
-    ComputerCall,
     FileSearchCall,
     ImageGenerationCall,
     ItemView,
@@ -169,8 +168,6 @@ def hosted_line(view: ItemView) -> str | None:
             return f"Python at the provider: {_first_line(code)}"
         case ImageGenerationCall(revised_prompt=prompt):
             return f"Image: {_first_line(prompt)}"
-        case ComputerCall(action=action):
-            return f"Computer: {_field(action, 'type')}"
         case McpListTools(server_label=server, tools=tools):
             return f"MCP server {server}: {len(tools)} tools"
         case McpCall(server_label=server, name=name):
