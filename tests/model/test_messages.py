@@ -40,7 +40,7 @@ from ferrule.protocol.items import (
 )
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.settings import ModelSettings, ProviderSettings
-from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.protocol.specs import AllowedDomains, ResponsesApiTool, UserLocation, WebSearch
 from ferrule.testing import Raw, Request, ScriptedModel, http_error
 from tests.model.support import Outcome, Replay, function, outcome, raw_server, replay, request, sse, user, wire_model
 
@@ -429,6 +429,16 @@ def test_tools_that_claude_knows_go_by_their_types() -> None:
     assert sent(ask(tools=(bash,)))["tools"][0].items() >= {"type": "bash_20250124", "name": "bash"}.items()
     assert "input_schema" in sent(ask(tools=(other,)))["tools"][0]
     assert "input_schema" in sent(ask(tools=(bash,)), "messages")["tools"][0]
+
+
+def test_the_servers_own_search_is_offered_where_it_has_one() -> None:
+    where = UserLocation(country="DE")
+    search = WebSearch(filters=AllowedDomains(("example.com",)), user_location=where, search_context_size="low")
+    body = sent(ask(tools=(search,), tool_choice=ForcedTool("web_search")))
+    sought = {"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["example.com"]}
+    assert body["tools"] == [sought | {"user_location": {"type": "approximate", "country": "DE"}}]
+    assert body["tool_choice"] == {"type": "tool", "name": "web_search"}
+    assert "tools" not in sent(ask(tools=(search,)), "messages")
 
 
 def test_strict_tools_are_strict_where_the_server_knows_that() -> None:

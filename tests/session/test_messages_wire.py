@@ -143,6 +143,16 @@ async def test_a_whole_call_before_an_error_runs_once_and_half_an_answer_does_no
     assert b"bG9zdA" not in server.requests[2].raw and b"Lost." not in server.requests[2].raw
 
 
+async def test_a_window_that_is_full_is_answered_with_a_compaction(tmp_path: Path) -> None:
+    full = step("Half of", edits=defects.stop_reason("model_context_window_exceeded"))
+    script = [[function_call("look", {"n": 1})], [function_call("look", {"n": 2})], full, "SUMMED UP", "Done."]
+    with ScriptedModel(script) as server:
+        told = Told(tmp_path, server)
+        assert (await told.agent.run("go " * 3_000)).text == "Done."
+        server.check()
+    assert b"SUMMED UP" in server.requests[4].raw and b"Half of" not in server.requests[4].raw
+
+
 async def test_an_interrupt_leaves_a_conversation_that_can_be_sent(tmp_path: Path) -> None:
     stall = Stall(at="thinking_delta")
     with ScriptedModel([step(reasoning(text="A long thought."), "x", stall=stall), "Here I am."]) as server:

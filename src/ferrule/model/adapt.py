@@ -17,9 +17,11 @@ from ferrule.protocol.items import ToolSearchOutput
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.specs import (
+    AllowedDomains,
     ApplyPatchTool,
     ComputerTool,
     ComputerUsePreview,
+    DomainAllowList,
     FreeformTool,
     LocalShell,
     NamespaceTool,
@@ -28,6 +30,7 @@ from ferrule.protocol.specs import (
     ShellTool,
     ToolSearchTool,
     ToolSpec,
+    WebSearch,
     Wire,
     runs_here,
     spec_name,
@@ -86,10 +89,10 @@ class WireTools(msgspec.Struct, frozen=True):
             raise ModelError(f"{server.title} is not sent a tool {choice.name!r}, which was to be called.")
         if not server.forced_tool:
             return "required", (tool,)
+        if wire == "messages":
+            return {"type": "tool", "name": tool.name or tool.kind}, self.tools
         if tool.name is None:
             return {"type": tool.kind}, self.tools
-        if wire == "messages":
-            return {"type": "tool", "name": tool.name}, self.tools
         if wire == "chat":
             return {"type": tool.kind, tool.kind: {"name": tool.name}}, self.tools
         return {"type": tool.kind, "name": tool.name}, self.tools
@@ -228,6 +231,8 @@ def _adapt_hosted(spec: ToolSpec, server: ProviderProfile, wire: Wire) -> Iterat
     kind = spec_name(spec)
     if isinstance(spec, RawTool):
         yield WireTool(spec.responses_json, None, kind), None, []
+    elif wire == "messages" and isinstance(spec, WebSearch) and knows_tool(server, wire, kind):
+        yield WireTool(_web_search(spec), None, kind), None, []
     elif knows_tool(server, wire, kind):
         yield WireTool(spec.responses_json, None, kind, serial=not runs_here(spec)), None, []
     elif runs_here(spec):
@@ -275,7 +280,24 @@ def knows_tool(server: ProviderProfile, wire: Wire, kind: str) -> bool:
     """Return whether a server takes native tools of this type."""
     if kind in SCREENS and not server.native_screen:
         return False
-    return wire == "responses" and any(fnmatchcase(kind, known) for known in server.native_tools)
+    if wire == "messages":
+        kind = WEB_SEARCH if kind == "web_search" else ""
+    return wire != "chat" and bool(kind) and any(fnmatchcase(kind, known) for known in server.native_tools)
+
+
+WEB_SEARCH = "web_search_20250305"
+"""The search of the Messages API that its server runs."""
+
+
+def _web_search(spec: WebSearch) -> bytes:
+    """Return a search as the Messages API takes it, whose model decides how much it reads."""
+    tool: dict[str, object] = {"type": WEB_SEARCH, "name": "web_search"}
+    match spec.filters:
+        case DomainAllowList(domains=domains) | AllowedDomains(allowed_domains=domains) if domains:
+            tool["allowed_domains"] = domains
+    if spec.user_location is not None:
+        tool["user_location"] = spec.user_location
+    return msgspec.json.encode(tool)
 
 
 def _adapt_callable(

@@ -46,8 +46,8 @@ class ProviderProfile(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: bool = False
     tool_search: bool = False
     native_tools: tuple[str, ...] = ()
-    """Tool types beside functions, run here or there, that the server knows; globs. On the Messages wire those that
-    stand for our own tools of the same name."""
+    """Tool types beside functions, run here or there, that the server knows; globs. On the Messages wire those
+    that stand for our own tools, and its web search."""
     native_screen: bool = True
     """A screen may be one of them."""
     list_outputs: bool = False

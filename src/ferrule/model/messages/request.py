@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from ferrule.model import freeform
-from ferrule.model.adapt import WireTools, wire_name
+from ferrule.model.adapt import WireTools, found_text, wire_name
 from ferrule.model.calls import sendable
 from ferrule.model.messages.blocks import Block, blocks_of, text_block
 from ferrule.model.messages.thinking import Thought, thought_of
@@ -251,7 +251,7 @@ class MessagesBody:
         if answer is None:
             return {"content": ABORTED, "is_error": True}
         if isinstance(answer, ToolSearchOutput):
-            return {"content": json_array(map(bytes, answer.tools)).decode()}
+            return {"content": found_text(answer)}
         blocks = blocks_of(self._to.shown(answer.output))
         plain = all(block["type"] == "text" for block in blocks)
         said: Block = {"content": blocks[0]["text"] if len(blocks) == 1 and plain else blocks} if blocks else {}
