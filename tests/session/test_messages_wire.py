@@ -145,8 +145,8 @@ async def test_a_whole_call_before_an_error_runs_once_and_half_an_answer_does_no
 
 async def test_a_window_that_is_full_is_answered_with_a_compaction(tmp_path: Path) -> None:
     full = step("Half of", edits=defects.stop_reason("model_context_window_exceeded"))
-    script = [[function_call("look", {"n": 1})], [function_call("look", {"n": 2})], full, "SUMMED UP", "Done."]
-    with ScriptedModel(script) as server:
+    calls = [step(function_call("look", {"n": number})) for number in range(2)]
+    with ScriptedModel([*calls, full, "SUMMED UP", "Done."]) as server:
         told = Told(tmp_path, server)
         assert (await told.agent.run("go " * 3_000)).text == "Done."
         server.check()
