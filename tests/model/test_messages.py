@@ -364,7 +364,8 @@ def test_at_most_four_places_are_marked_and_one_is_what_the_last_request_ended_w
 
     alone = sent(ask(user("go"), instructions=""))
     assert "system" not in alone and "cache_control" in alone["tools"][-1]
-    assert marked(first) == [(0, 0)] and marked(then) == [(0, 0), (2, count - 1)]
+    before = [(0, 0)] if count > 9 else []  # where the server would not find it by looking back from the end
+    assert marked(first) == [(0, 0)] and marked(then) == [*before, (2, count - 1)]
 
 
 def test_a_resumed_conversation_is_sent_as_it_was() -> None:

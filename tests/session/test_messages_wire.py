@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -190,24 +191,43 @@ async def test_a_long_conversation_is_read_from_the_cache(tmp_path: Path) -> Non
     with ScriptedModel([*calls, "Done."]) as server:
         await Told(tmp_path, server).agent.run("go " * 500)
         server.check()
-    read = whole = 0
-    for before, now in pairwise(marked_prefixes(request) for request in server.requests):
-        read += len(max((prefix for prefix in now if prefix in before), key=len))
-        whole += len(now[-1])
-    assert len(server.requests) == 40 and read / whole > 0.95
+    pairs = list(pairwise(server.requests))
+    shares = [(read_from_cache(*pair), len(prefixes(pair[1])[0][-1])) for pair in pairs]
+    assert len(pairs) == 39 and sum(read for read, _ in shares) / sum(whole for _, whole in shares) > 0.95
+    same = sum(len(commonprefix([before.raw, now.raw])) for before, now in pairs)  # noqa: RUF071 - no paths
+    assert same / sum(len(now.raw) for _, now in pairs) > 0.95
 
 
-def marked_prefixes(request: Request) -> list[str]:
-    """What stands before each mark, in the order in which the server reads: tools, system text, messages."""
-    found, prefix = [], ""
+async def test_a_turn_of_many_blocks_is_read_from_the_cache(tmp_path: Path) -> None:
+    many = [function_call("look", {"n": number}) for number in range(25)]
+    with ScriptedModel([step(*many), step(*many[:2]), "Done."]) as server:
+        await Told(tmp_path, server).agent.run("go")
+        server.check()
+    for before, now in pairwise(server.requests):
+        whole, marks = prefixes(before)
+        assert read_from_cache(before, now) == len(whole[marks[-1]])
+
+
+LOOKS_BACK = 20
+"""Blocks before a mark in which the server looks for what it has."""
+
+
+def read_from_cache(before: Request, now: Request) -> int:
+    """How much of a request its marks find of what the one before has written."""
+    written, marks = prefixes(before)
+    whole, reading = prefixes(now)
+    found = {whole[at] for mark in reading for at in range(max(0, mark - LOOKS_BACK), mark + 1)}
+    return max((len(written[mark]) for mark in marks if written[mark] in found), default=0)
+
+
+def prefixes(request: Request) -> tuple[list[str], list[int]]:
+    """What stands up to the end of each block, in the order in which the server reads: tools, system text, messages;
+    and the blocks that are marked."""
     body: Any = request.body
     blocks = [*body["tools"], *body["system"]]
     blocks += [{"role": said["role"], **block} for said in body["messages"] for block in said["content"]]
-    for block in blocks:
-        prefix += json.dumps({name: value for name, value in block.items() if name != "cache_control"})
-        if "cache_control" in block:
-            found.append(prefix)
-    return found
+    texts = [json.dumps({name: value for name, value in block.items() if name != "cache_control"}) for block in blocks]
+    return list(accumulate(texts)), [at for at, block in enumerate(blocks) if "cache_control" in block]
 
 
 def test_tokens_of_the_cache_reach_the_result(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ BEFORE = "(What was said before is not part of this conversation.)"
 """Begins a request whose first message would be the assistant's own."""
 MARK = b',"cache_control":{"type":"ephemeral"}'
 """Marks a block: the prefix up to it is written to the cache, and read from there by the requests that follow."""
-MARKED_MESSAGES = 2
-"""Ends of user messages that are marked: this request's, which is written, and the one before, which is read. The
-server looks only 20 blocks back for what it has, and a turn may hold more."""
+LOOKS_BACK = 18
+"""Blocks behind the last request's end up to which this request's mark alone finds what that one has written: the
+server looks 20 blocks back. After more, that end is marked, too; else it is not, because marks that go change bytes."""
 STANDARD_TIERS = ("auto", "standard_only")
 
 _encode = msgspec.json.encode
@@ -62,6 +62,8 @@ class MessagesBody:
         self._server = recipient.accepts
         self._history = PrefixCache(self._piece)
         self._lineage: tuple[object, int] | None = None
+        self._added = 0
+        """Blocks of the last piece."""
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
         """Build the body. Raises `ModelError` if the tool choice cannot be expressed."""
@@ -115,14 +117,15 @@ class MessagesBody:
         return fields | ({"output_config": _encode(wanted)} if wanted else {})
 
     def _messages(self, text: bytearray, mark: bytes) -> tuple[bytes | bytearray, ...]:
-        """Return the messages, with the ends of the last user messages marked."""
+        """Return the messages, with the end of the last one marked, and that of the one before where it is far."""
         if not text:
             return (b'[{"role":"user","content":[', _encode(text_block(GO_ON)), b"]}]")
         pieces: list[bytes | bytearray] = [b"["]
         if text.startswith(b'{"role":"assistant"'):
             pieces.append(_message("user", [text_block(BEFORE)]) + b",")
         start = 0
-        for begin, end in self._history.last_values(MARKED_MESSAGES) if mark else ():
+        ends = self._history.last_values(2 if self._added > LOOKS_BACK else 1)
+        for begin, end in ends if mark else ():
             if text.startswith(_USERS, begin):
                 pieces += [text[start : end - len(_END)], mark]
                 start = end - len(_END)
@@ -162,6 +165,7 @@ class MessagesBody:
         encoded = [_message("assistant", blocks)] if blocks else []
         if blocks and not results and end == len(items) and not _is_paused(kept):
             results = [text_block(GO_ON)]
+        self._added = len(blocks) + len(results)
         return Piece(start, end, (*encoded, *([_message("user", results)] if results else ())))
 
     def _kept(self, said: Sequence[ResponseItem], *, is_last: bool) -> list[ResponseItem]:
