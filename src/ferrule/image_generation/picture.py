@@ -52,10 +52,13 @@ def checked(data: bytes) -> tuple[str, int, int]:
         raise ImageFailed("it is no PNG, WebP, JPEG or GIF")
     if len(data) > MAX_BYTES:
         raise ImageFailed(f"it has {len(data):,} bytes, more than {MAX_BYTES:,}")
-    pixels = header.width * header.height
-    if pixels > MAX_PIXELS:
-        raise ImageFailed(f"it has {pixels / 1e6:.0f} megapixels, more than {MAX_PIXELS / 1e6:.0f}")
+    _check_pixels(header.width, header.height)
     return header.mime.removeprefix("image/"), header.width, header.height
+
+
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise ImageFailed(f"it has {width * height / 1e6:.0f} megapixels, more than {MAX_PIXELS / 1e6:.0f}")
 
 
 def _converted(data: bytes, kind: str, wanted: ImageFormat, compression: int | None) -> bytes:
@@ -66,7 +69,10 @@ def _converted(data: bytes, kind: str, wanted: ImageFormat, compression: int | N
     out = io.BytesIO()
     try:
         with Image.open(io.BytesIO(data), formats=(*map(str.upper, FORMATS), "GIF")) as image:
+            _check_pixels(*image.size)  # a part of a file can be larger than its first bytes say
             _for(image, wanted).save(out, wanted.upper(), quality=100 if compression is None else compression)
+    except Image.DecompressionBombError as error:
+        raise ImageFailed("it has far too many pixels") from error
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
         raise ImageFailed(f"it is damaged ({type(error).__name__})") from error
     return out.getvalue()

@@ -35,13 +35,17 @@ def fitted(data: bytes) -> Fitted:
     header = read_header(data)
     if header is None or 0 in header[1:]:
         raise BadImage("invalid or unsupported image data; PNG, JPEG, GIF and WebP can be viewed")
-    if header.width * header.height > MAX_PIXELS:
-        raise BadImage(f"{header.width} x {header.height} pixels are too many")
+    _check_pixels(header.width, header.height)
     try:
         import PIL.Image  # noqa: F401 - whether it can be
     except ImportError:
         return _as_it_is(header, data)
     return _decoded(header, data)
+
+
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise BadImage(f"{width} x {height} pixels are too many")
 
 
 def _fits(header: Header, data: bytes) -> bool:
@@ -61,15 +65,18 @@ def _decoded(header: Header, data: bytes) -> Fitted:
     """Decode it, so that nothing broken is sent, and scale it down where it does not fit."""
     from PIL import Image, ImageOps
 
-    Image.MAX_IMAGE_PIXELS = None  # MAX_PIXELS has decided
+    Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     try:
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "GIF", "WEBP")) as image:
+            _check_pixels(*image.size)  # a part of a file can be larger than its first bytes say
             image.load()
             moves = getattr(image, "n_frames", 1) > 1
-            if _fits(header, data) and not moves:
+            if _fits(Header(header.mime, *image.size), data) and not moves:
                 return Fitted(header.mime, data)
             upright = ImageOps.exif_transpose(image)
-    except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
+    except BadImage:
+        raise
+    except (OSError, ValueError, SyntaxError, EOFError, MemoryError, Image.DecompressionBombError) as error:
         raise BadImage(f"invalid or unsupported image data ({error})") from error
     return _encoded(_scaled(upright))
 
