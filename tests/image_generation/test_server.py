@@ -1,6 +1,7 @@
 """Images by a server: what it is asked, what comes of its answers, and what becomes of bad ones."""
 
 import asyncio
+import io
 import json
 import struct
 import zlib
@@ -9,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from ferrule.image_generation.backend import ImageFailed, ImageRequest
 from ferrule.image_generation.maker import ImageMaker
@@ -43,6 +45,14 @@ def png(width: int, height: int) -> bytes:
     """The beginning of a PNG of this size."""
     head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+
+
+def gif_of(edge: int) -> bytes:
+    """A GIF of one pixel whose picture is larger."""
+    out = io.BytesIO()
+    Image.new("P", (1, 1)).save(out, "GIF")
+    head, _, rest = out.getvalue().rpartition(b"\x2c")
+    return head + b"\x2c" + rest[:4] + struct.pack("<HH", edge, edge) + rest[8:]
 
 
 async def test_an_image_is_made_with_what_was_chosen(maker: ImageMaker, paints: Painter) -> None:
@@ -173,7 +183,12 @@ BAD: list[tuple[Callable[[Asked], Reply], str]] = [
     (lambda asked: refusal(404, "model 'x' not found"), "model 'x' not found"),
     (lambda asked: refusal(429, "slow down"), "wants fewer requests"),
     (of(b"Traceback: secret", status=500), "answered with the status 500.$"),
-    (of(b"", status=302), "answered with the status 302.$"),
+    (of(b"", status=302), r"sends elsewhere \(status 302\): image_generation.base_url names its place"),
+    (of(b'{"data": [{"url": "http://127.0.0.1:none/1.png"}]}'), "at another address than its own"),
+    (of(b'{"data": [{"url": "http://127.0.0.1:99999/1.png"}]}'), "at another address than its own"),
+    (of(b'{"data": [{"url": "http://[::1/1.png"}]}'), "names an image at no address"),
+    (lambda asked: in_json(gif_of(7_000)), "cannot be used: it has 49 megapixels, more than 33"),
+    (lambda asked: in_json(gif_of(20_000)), "cannot be used: it has far too many pixels"),
     (streamed({"type": "error", "error": {"message": "boom", "code": "server_error"}}), "failed on the way: boom"),
     (streamed({"error": "cut"}), "failed on the way.$"),
     (streamed({"type": "image_generation.partial_image", "b64_json": "aGVsbG8="}), "sent no image"),
@@ -247,5 +262,25 @@ def test_settings_that_are_wrong_are_named() -> None:
     for settings, words in missing:
         assert words in str(settings.missing({}))
     assert ImageGenerationSettings(command=("a",)).missing({}) is None
-    with pytest.raises(UsageError, match="has to begin with http"):
-        open_maker(ImageGenerationSettings(base_url="localhost:1"), no_program)
+    for url in ("localhost:1", "http://", "http://[::1", "http://127.0.0.1:99999/v1", "http://127.0.0.1:one/v1"):
+        with pytest.raises(UsageError, match="has to begin with http"):
+            open_maker(ImageGenerationSettings(base_url=url), no_program)
+
+
+async def test_a_server_on_this_machine_is_asked_without_a_proxy(
+    paints: Painter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    maker = made_by(paints)
+    assert (await maker.make(ImageRequest(prompt="x"))).picture.size == "64x48"
+    await maker.aclose()
+    monkeypatch.setenv("ALL_PROXY", "what://127.0.0.1:9")
+    elsewhere = open_maker(ImageGenerationSettings(base_url="http://images.example/v1"), no_program)
+    with pytest.raises(ImageFailed, match="cannot be asked with the proxy"):
+        await elsewhere.make(ImageRequest(prompt="x"))
+
+
+async def test_what_a_server_says_of_an_image_may_be_anything(maker: ImageMaker, paints: Painter) -> None:
+    paints.answer = lambda asked: in_json(drawn(), size=[64, 48], quality=7, background={})
+    made = await maker.make(ImageRequest(prompt="x"))
+    assert (made.quality, made.background, made.revised_prompt) == (None, None, None)

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterable
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore2
 import httpx2
@@ -39,6 +40,18 @@ def guarded_transport(guard: Guard, *, ca_file: str | None = None) -> httpx2.Asy
 def no_cookies() -> CookieJar:
     """Return a jar that takes nothing, for a client that several people share."""
     return CookieJar(DefaultCookiePolicy(allowed_domains=()))
+
+
+def client_of(base_url: str, *, ca_file: str | None = None, **options: Any) -> httpx2.AsyncClient:
+    """Return a client for a server that the user has named, wherever it is: through the proxy that the environment
+    names, unless it is on this machine. `options` are those of `httpx2.AsyncClient`. Raises `UsageError` for a `ca_file`
+    or a proxy that cannot be used."""
+    host = urlsplit(base_url).hostname or ""
+    is_here = host == "localhost" or host.startswith("127.") or host == "::1"
+    try:
+        return httpx2.AsyncClient(verify=client_context(ca_file), trust_env=not is_here, **options)
+    except (ValueError, ImportError) as error:  # a scheme that is none, or one that needs a package
+        raise UsageError(f"the proxy that the environment names cannot be used: {error}") from error
 
 
 @functools.lru_cache(maxsize=8)

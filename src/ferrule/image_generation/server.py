@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 import msgspec
 
-from ferrule.egress.http import client_context, no_cookies
+from ferrule.egress.http import client_of, no_cookies
 from ferrule.image_generation.backend import MAX_BYTES, ImageFailed, ImageRequest, PartialTaker, Sent
 from ferrule.images import read_header
 from ferrule.model.sse import SseDecoder
@@ -36,8 +36,10 @@ FIXED = ("gpt-image-", "chatgpt-image-")
 STREAMING = frozenset({"stream", "partial_images"})
 DISPENSABLE = (frozenset({"response_format"}), STREAMING)
 """Fields without which a server that refuses them is asked again."""
+PORTS = {"http": 80, "https": 443}
 SILENT = "dall-e-"
 """Models whose server takes no more than a prompt and a size."""
+NO_PATH = "image_generation.base_url goes up to and with its /v1"
 WRONG_REQUEST = (400, 403, 422)
 """Statuses whose words are about the request: what it shows or asks is not allowed."""
 
@@ -50,8 +52,9 @@ class ServerBackend:
     ) -> None:
         """Nothing is connected yet. Raises `UsageError`."""
         self._base = base_url.rstrip("/")
-        if not self._base.startswith(("http://", "https://")):
-            raise UsageError(f"image_generation.base_url: {base_url!r} has to begin with http:// or https://")
+        self._place = _place(self._base)
+        if self._place is None:
+            raise UsageError(f"image_generation.base_url: {base_url!r} has to begin with http:// or https:// and a host")
         self._key = key
         self._env_key = env_key
         self._timeout = timeout
@@ -67,6 +70,8 @@ class ServerBackend:
             raise self._failed(f"did not send an image within {self._timeout:g} seconds", error) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._failed("cannot be reached, or ended before its answer did", error) from error
+        except UsageError as error:
+            raise self._failed("cannot be asked with the proxy or the ca_file that are set here", error) from error
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -98,8 +103,9 @@ class ServerBackend:
     @property
     def _opened(self) -> httpx2.AsyncClient:
         if self._client is None:
-            self._client = httpx2.AsyncClient(
-                verify=client_context(self._ca_file),
+            self._client = client_of(
+                self._base,
+                ca_file=self._ca_file,
                 timeout=httpx2.Timeout(self._timeout, connect=CONNECT_S),
                 headers={"authorization": f"Bearer {self._key}"} if self._key else {},
                 cookies=no_cookies(),
@@ -163,18 +169,21 @@ class ServerBackend:
             raise self._failed("sent no image", "no base64 and no address")
         return Sent(
             data=data,
-            revised_prompt=image.revised_prompt,
-            size=told.size,
-            quality=told.quality,
-            background=told.background,
+            revised_prompt=_word(image.revised_prompt),
+            size=_word(told.size),
+            quality=_word(told.quality),
+            background=_word(told.background),
         )
 
     async def _fetched(self, url: str) -> bytes | None:
         """Get an image that the server names by its address, which is its own: it may lead nowhere else."""
         if url[:5].lower() == "data:":
             return _decoded(url.partition(",")[2])
-        address = urljoin(f"{self._base}/", url)
-        if _place(address) != _place(self._base):
+        try:
+            address = urljoin(f"{self._base}/", url)
+        except ValueError as error:
+            raise self._failed("names an image at no address", url[:MAX_SAID]) from error
+        if _place(address) != self._place:
             raise self._failed("names an image at another address than its own, which is not fetched", url[:MAX_SAID])
         async with self._opened.stream("GET", address) as answer:
             if answer.status_code != httpx2.codes.OK:
@@ -188,10 +197,13 @@ class ServerBackend:
             return self._failed(f"does not accept the key{key}: the operator has to set image_generation.env_key", said)
         if status == 429:
             return self._failed("wants fewer requests: try again later", said)
+        if 300 <= status < 400:
+            return self._failed(f"sends elsewhere (status {status}): image_generation.base_url names its place", body)
         if said and status in (*WRONG_REQUEST, 404):
-            return self._said(said, f"refused the request (status {status})", status)
+            hint = f", and {NO_PATH}" if status == 404 and not self._base.endswith("/v1") else ""
+            return self._said(said, f"refused the request (status {status}{hint})", status)
         if status in (404, 405):
-            return self._failed(f"has no {path}: image_generation.base_url goes up to and with its /v1", status)
+            return self._failed(f"has no {path}: {NO_PATH}", status)
         return self._failed(f"answered with the status {status}", body[:MAX_SAID])
 
     def _said(self, said: Mapping[str, Any], what: str, status: int = 0) -> ImageFailed:
@@ -222,17 +234,17 @@ class _Refused(ImageFailed):
 
 
 class _Told(msgspec.Struct):
-    """What a server says of an image."""
+    """What a server says of an image; of any type, for no image is lost to that."""
 
-    size: str | None = None
-    quality: str | None = None
-    background: str | None = None
+    size: Any = None
+    quality: Any = None
+    background: Any = None
 
 
 class _Image(_Told):
     b64_json: str | None = None
     url: str | None = None
-    revised_prompt: str | None = None
+    revised_prompt: Any = None
 
 
 class _Answer(_Told):
@@ -278,6 +290,10 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _decoded(text: str) -> bytes | None:
     """Return what base64 stands for, also behind the head of a data URL; None if it is none."""
     try:
@@ -298,6 +314,11 @@ def _error_in(body: bytes) -> Mapping[str, Any]:
     return error if isinstance(error, Mapping) and error.get("message") else {}
 
 
-def _place(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
+def _place(url: str) -> tuple[str, str, int] | None:
+    """Return the scheme, host and port of an address; None if it has none that could be asked."""
+    try:
+        parts = urlsplit(url)
+        port = PORTS[parts.scheme] if parts.port is None else parts.port
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname and parts.scheme in PORTS else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import msgspec
 
-from ferrule.egress.http import client_context
+from ferrule.egress.http import client_of
 from ferrule.retrieval.embedder import PATIENT_SECONDS, EmbedderDown, TextRefused
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ class ServerEmbedder:
 
     async def _ask(self, body: Mapping[str, object]) -> tuple[int, bytes]:
         if self._client is None:
-            self._client = httpx2.AsyncClient(
-                verify=client_context(self._ca_file),
+            self._client = client_of(
+                self._url,
+                ca_file=self._ca_file,
                 timeout=httpx2.Timeout(PATIENT_SECONDS, connect=CONNECT_SECONDS),
                 headers={"authorization": f"Bearer {self._key}"} if self._key else {},
             )

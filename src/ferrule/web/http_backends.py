@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from ferrule.egress.http import client_context, no_cookies
+from ferrule.egress.http import client_of, no_cookies
 from ferrule.protocol.errors import UsageError
 from ferrule.web.results import hits_in, read_json
 from ferrule.web.search import Hit, Location, SearchFailed
@@ -59,8 +59,9 @@ class HttpBackend:
     async def _ask(self, method: str, path: str, **request: Any) -> Any:
         """Send a request and return the JSON of its answer. Raises `SearchFailed`."""
         if self._client is None:
-            self._client = httpx2.AsyncClient(
-                verify=client_context(self._ca_file),
+            self._client = client_of(
+                self._base,
+                ca_file=self._ca_file,
                 timeout=self._timeout,
                 headers={"accept": "application/json"},
                 cookies=no_cookies(),
