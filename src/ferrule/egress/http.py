@@ -44,8 +44,8 @@ def no_cookies() -> CookieJar:
 
 def client_of(base_url: str, *, ca_file: str | None = None, **options: Any) -> httpx2.AsyncClient:
     """Return a client for a server that the user has named, wherever it is: through the proxy that the environment
-    names, unless it is on this machine. `options` are those of `httpx2.AsyncClient`. Raises `UsageError` for a `ca_file`
-    or a proxy that cannot be used."""
+    names, unless it is on this machine. `options` are those of `httpx2.AsyncClient`. Raises `UsageError` for a
+    `ca_file` or a proxy that cannot be used."""
     host = urlsplit(base_url).hostname or ""
     is_here = host == "localhost" or host.startswith("127.") or host == "::1"
     try:

@@ -3,8 +3,6 @@
 import asyncio
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -12,15 +10,18 @@ from typing import Protocol
 import msgspec
 
 from ferrule.image_generation.backend import MAX_BYTES, ImageFailed, ImageRequest, PartialTaker, Sent
+from ferrule.image_generation.folder import private_folder
 from ferrule.images import read_header
 from ferrule.lookup import NOWHERE, Places, locate
 from ferrule.process.environment import CORE_VARIABLES
-from ferrule.process.launcher import Launcher, LaunchError
-from ferrule.process.run import Completed, run
+from ferrule.process.launcher import Launcher, LaunchError, Limits
+from ferrule.process.run import Completed, run, uninterrupted
 from ferrule.reading import Unreadable, read_inside
 
 log = logging.getLogger("ferrule.images")
 
+MAX_FILE = 1 << 30
+"""Bytes of a file that the program writes: the largest image in floating point takes half of it, the disk far more."""
 MAX_OUTPUT = 1 << 16
 """Bytes of what the program prints that are kept for the log."""
 
@@ -70,13 +71,10 @@ class CommandBackend:
         """Do nothing: each image has a process of its own."""
 
     async def _made(self, request: ImageRequest) -> Sent:
-        folder = os.path.realpath(await asyncio.to_thread(tempfile.mkdtemp, prefix="ferrule-image-"))
-        try:
+        async with private_folder() as folder:
             asked = await asyncio.to_thread(_prepared, request, folder)
             await self._run(asked, folder)
             return Sent(data=await asyncio.to_thread(self._result, folder, _output(request)))
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _run(self, asked: bytes, folder: str) -> None:
         name = os.path.expanduser(self._argv[0])
@@ -88,7 +86,7 @@ class CommandBackend:
             try:
                 done = await self._ended(launcher, (found, *self._argv[1:]), asked, folder)
             finally:
-                await launcher.close()
+                await uninterrupted(launcher.close())
         except LaunchError as error:
             raise self._failed("cannot be started", error) from error
         if done.timed_out:
@@ -105,6 +103,7 @@ class CommandBackend:
             stdin=asked,
             timeout_ms=int(self._timeout * 1000),
             capture_bytes=MAX_OUTPUT,
+            limits=Limits(file_bytes=MAX_FILE),
         )
 
     def _result(self, folder: str, name: str) -> bytes:

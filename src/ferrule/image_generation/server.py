@@ -54,7 +54,8 @@ class ServerBackend:
         self._base = base_url.rstrip("/")
         self._place = _place(self._base)
         if self._place is None:
-            raise UsageError(f"image_generation.base_url: {base_url!r} has to begin with http:// or https:// and a host")
+            text = f"{base_url!r} has to begin with http:// or https:// and the name of a host"
+            raise UsageError(f"image_generation.base_url: {text}")
         self._key = key
         self._env_key = env_key
         self._timeout = timeout
