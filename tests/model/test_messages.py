@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferrule.model.provider import open_model
+from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import (
     Completed,
     ContentFiltered,
@@ -535,6 +535,14 @@ async def test_what_a_server_refuses_is_left_out(words: str, held: bytes) -> Non
         found = await outcome(model, ask(*own, tools=(function("f", strict=True),), settings=settings))
     assert found.error is None and len(server.requests) == 2 and len(found.of(LeftOut)) == 1
     assert server.requests[0].status == 400 and server.requests[1].status == 200
+
+
+async def test_the_first_model_that_the_server_lists_is_the_usual_one() -> None:
+    with ScriptedModel(models=("claude-x", "claude-y")) as server:
+        model = open_model(ProviderSettings(name="server", base_url=server.base_url), wire="messages", env={})
+        assert await choose_model(model, None) == "claude-x"
+        assert server.requests[0].headers["anthropic-version"] == "2023-06-01"
+        await model.aclose()
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])

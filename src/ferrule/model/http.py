@@ -54,14 +54,15 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's address. `headers` is called for each request, so that a changed key takes effect. `name` is for
-    people, `provider` is the user's name for it."""
+    """A server's address. `headers` is called for each request, so that a changed key takes effect; `fixed` are those
+    that its API wants. `name` is for people, `provider` is the user's name for it."""
 
     name: str
     provider: str = ""
     base_url: str
     params: dict[str, str]
     headers: Callable[[], dict[str, str]]
+    fixed: dict[str, str] = {}
     idle_timeout_ms: int
     longest_wait_ms: int = LONGEST_STATED_MS
 
@@ -184,7 +185,7 @@ class Server:
                     "GET" if question is None else "POST",
                     f"{base}{path}",
                     params=endpoint.params or None,
-                    headers={"accept": "application/json", "accept-encoding": "identity", **endpoint.headers()},
+                    headers={**_LOOKS_UP, **endpoint.fixed, **endpoint.headers()},
                     content=question,
                 ) as response,
             ):
@@ -230,7 +231,7 @@ class Server:
                     self._connection().stream(
                         method,
                         self._url(path),
-                        headers=_joined(headers, endpoint.headers()),
+                        headers=_joined({**headers, **endpoint.fixed}, endpoint.headers()),
                         content=body,
                         extensions={} if on_sent is None else {"trace": _when_sent(on_sent)},
                     ) as response,
@@ -354,6 +355,7 @@ class Server:
         return self.hide(error)
 
 
+_LOOKS_UP = {"accept": "application/json", "accept-encoding": "identity"}
 _LISTS = frozenset({"anthropic-beta"})
 """Headers that list things: the user's stand beside ours."""
 

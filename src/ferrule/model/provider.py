@@ -50,16 +50,17 @@ def open_model(
     spoken = wire or provider.wire_api or accepts.wire
     if spoken == "messages" and not base_url.endswith("/v1"):
         base_url += "/v1"
+    kind = _kind(provider, accepts, wire)
     endpoint = Endpoint(
         name=provider.name if accepts.name in UNRECOGNISED.values() else accepts.title,
         provider=provider.name,
         base_url=base_url,
         params=params | provider.query_params,
         headers=_headers(provider, accepts, base_url, env, api_key, _key_header(accepts, spoken)),
+        fixed=dict(kind.fixed_headers),
         idle_timeout_ms=provider.stream_idle_timeout_ms,
         longest_wait_ms=provider.longest_wait_ms,
     )
-    kind = _kind(provider, accepts, wire)
     retries = provider.request_max_retries
     return kind(Server(endpoint, gate), accepts, known, max_retries=retries, kept_sessions=kept_sessions)
 

@@ -125,6 +125,8 @@ class WireModel:
     """The server reads the model's calls. Where it does not, all are read as calls of functions."""
     functions_only: ClassVar[bool] = False
     """The wire has no freeform tools."""
+    fixed_headers: ClassVar[Mapping[str, str]] = {}
+    """Headers that the API wants with every request."""
 
     def __init__(
         self,

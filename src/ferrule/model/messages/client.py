@@ -11,8 +11,6 @@ from ferrule.model.messages.thinking import INTERLEAVED
 from ferrule.model.recipient import Recipient
 from ferrule.model.wire import Body, Merger, WireModel
 
-VERSION_HEADER = "anthropic-version"
-VERSION = "2023-06-01"
 BETA_HEADER = "anthropic-beta"
 
 
@@ -22,6 +20,7 @@ class MessagesModel(WireModel):
     wire = "messages"
     path = "/messages"
     functions_only: ClassVar[bool] = True
+    fixed_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
 
     def new_body(self, recipient: Recipient) -> Body:
         """Return this wire's request builder for one server and model family."""
@@ -32,6 +31,5 @@ class MessagesModel(WireModel):
         return MessagesStream(calls, self.server.endpoint.name)
 
     def headers(self, given: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        """Return the headers of a request: the API's version, and the betas that its body needs beside the user's."""
-        betas = [INTERLEAVED] if b'"thinking":{"type":"enabled"' in body else []
-        return {VERSION_HEADER: VERSION, **({BETA_HEADER: ",".join(betas)} if betas else {}), **given}
+        """Return the headers of a request: those that it was `given`, and the beta that its body needs."""
+        return {**given, BETA_HEADER: INTERLEAVED} if b'"thinking":{"type":"enabled"' in body else given
