@@ -24,6 +24,7 @@ class Lent:
         self.waiting = 0
         self.most = 0
         self.go = asyncio.Event()
+        self.give: JsonValue = None
 
     async def call(self, name: str, arguments: str, raw: bool) -> JsonValue:
         self.calls.append((name, arguments, raw))
@@ -40,6 +41,10 @@ class Lent:
                 finally:
                     self.waiting -= 1
                 return "waited"
+            case "give":
+                return self.give
+            case "fail":
+                raise ValueError("of our own")
             case "break":
                 raise Fatal("broken")
         raise RespondToModel(f"unsupported call: {name}")
@@ -80,6 +85,13 @@ async def test_what_a_call_gives(kernel: Kernel, lent: Lent) -> None:
     assert len(lent.calls) == 5
     big = "len(call_tool('echo', 'é' * 300_000))"
     assert await said(kernel, lent, big) == "300000"
+
+
+async def test_every_call_is_answered(kernel: Kernel, lent: Lent, caplog: pytest.LogCaptureFixture) -> None:
+    lent.give = "half of a pair: \ud800"
+    assert await said(kernel, lent, "call_tool('give')") == "'half of a pair: \\ud800'"
+    assert (await said(kernel, lent, "call_tool('fail')")).endswith("\nToolError: fail failed: ValueError")
+    assert "of our own" in caplog.text
 
 
 async def test_images_are_shown(kernel: Kernel, lent: Lent) -> None:
@@ -136,13 +148,13 @@ async def test_the_cell_waits_for_its_threads_and_later_calls_are_refused(kernel
 async def test_a_call_after_the_result_is_not_run(kernel: Kernel, lent: Lent) -> None:
     forged = """
         import json, os
-        cell = call_tool.__self__._cell
+        cell = call_tool.__closure__[0].cell_contents._cell
         result = {"type": "exec_result", "id": cell, "ok": True, "output": "", "images": []}
         call = {"type": "run_tool", "id": "x", "exec_id": cell, "tool_name": "echo", "arguments": "{}"}
         os.write(4, f"{json.dumps(result)}\\n{json.dumps(call)}\\n".encode())
     """
     assert (await run(kernel, lent, forged)).ok
-    stale = forged.replace("call_tool.__self__._cell", repr("0" * 32))
+    stale = forged.replace("call_tool.__closure__[0].cell_contents._cell", repr("0" * 32))
     assert (await run(kernel, lent, stale)).ok
     assert await said(kernel, lent, "call_tool('echo', 'still here')") == "'still here'"
     assert lent.calls == [("echo", "still here", True)]
@@ -210,16 +222,19 @@ async def test_a_forked_child_calls_nothing(kernel: Kernel, lent: Lent) -> None:
             os._exit(0)
         os.wait()[1]
     """
-    assert await said(kernel, lent, cell) == (
-        "call_tool works in the kernel's own process only, not in a fork of it\n0"
+    refused = "call_tool works in the kernel's own process only, not in a fork of it"
+    assert await said(kernel, lent, cell) == f"{refused}\n0"
+    pool = (
+        "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(1) as p: p.apply(call_tool, ('echo',))"
     )
+    assert (await said(kernel, lent, pool)).endswith(f"\nRuntimeError: {refused}")
     assert len(lent.calls) == 1
 
 
 async def test_a_flood_is_bounded(kernel: Kernel, lent: Lent) -> None:
     flood = f"""
         import json, os
-        cell = call_tool.__self__._cell
+        cell = call_tool.__closure__[0].cell_contents._cell
         call = {{"type": "run_tool", "id": "x", "exec_id": cell, "tool_name": "wait", "arguments": "{{}}"}}
         for _ in range({MAX_TOOLS + 50}): os.write(4, f"{{json.dumps(call)}}\\n".encode())
         call_tool("echo")

@@ -14,6 +14,8 @@ the cell may send `run_tool`; each is answered, unless the cell's result came be
 
 import asyncio
 import contextvars
+import json
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +29,8 @@ from ferrule.process.run import DRAIN_GRACE, UNDYING_GRACE, uninterrupted
 from ferrule.process.streams import Reader, Writer
 from ferrule.protocol.errors import Fatal, FerruleError, RespondToModel
 from ferrule.protocol.json_text import JsonValue, encodable
+
+log = logging.getLogger("ferrule.process")
 
 OWN_PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >&2'
 """Moves the pipes to the kernel's own descriptors. Standard input is empty; standard output joins standard error."""
@@ -218,7 +222,7 @@ class Kernel:
         return self._inherited.drain(final=True)
 
     def _write(self, message: "_Exec | _ToolResult") -> None:
-        self._writer.write(msgspec.json.encode(message) + b"\n")
+        self._writer.write(_encoded(message) + b"\n")
 
     def _read(self, data: bytes) -> None:
         *whole, rest = data.split(b"\n")
@@ -305,8 +309,12 @@ class _Running:
 
     def _tool_done(self, message: _RunTool, task: "asyncio.Task[None]") -> None:
         self._tools.discard(task)
-        if task.cancelled() and not self.result.done():
-            self._answer(_ToolResult(message.id, False, error=INTERRUPTED))
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the call of %s by a cell failed", message.tool_name, exc_info=error)
+        if (task.cancelled() or error is not None) and not self.result.done():
+            why = INTERRUPTED if error is None else f"{message.tool_name} failed: {type(error).__name__}"
+            self._answer(_ToolResult(message.id, False, error=why))
         if not self._tools:
             self._set_clock(asyncio.get_running_loop().time() + self._left)
 
@@ -340,6 +348,13 @@ class _Running:
             task.cancel()
         if self._tools:
             await asyncio.wait(set(self._tools), timeout=UNDYING_GRACE)
+
+
+def _encoded(message: "_Exec | _ToolResult") -> bytes:
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # halves of surrogate pairs, which this escapes
+        return json.dumps(msgspec.to_builtins(message)).encode()
 
 
 def _how(status: ExitStatus) -> str:

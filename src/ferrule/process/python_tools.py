@@ -10,6 +10,7 @@ import base64
 import builtins
 import json
 import os
+from collections.abc import Callable
 from typing import Any, Protocol
 
 MAX_CALL = 8 * 1024 * 1024
@@ -66,12 +67,13 @@ class Tools:
         self._waiting: dict[str, Call] = {}
         self._calls = 0
         self._cell: str | None = None
+        self._function = self._as_function()
 
     def begin(self, request: dict[str, Any]) -> None:
         """Lend the tools to a cell, if the host lends them."""
         if request.get("tools"):
             self._cell = request["id"]
-            vars(builtins).setdefault("call_tool", self.call_tool)
+            vars(builtins).setdefault("call_tool", self._function)
             vars(builtins).setdefault("ToolError", ToolError)
 
     def end(self) -> None:
@@ -81,11 +83,20 @@ class Tools:
         with self._reading:
             pass
 
-    def call_tool(self, name: str, args: Any = None) -> Any:
-        """Call another tool: `args` is a dict, or the text of a freeform tool.
+    def _as_function(self) -> Callable[..., Any]:
+        """Return what cells call, as a function that is found by its name: processes of `multiprocessing` get it so."""
 
-        Returns its text, or a list of its texts and images. Raises `ToolError` with what a model reads instead.
-        """
+        def call_tool(name: str, args: Any = None) -> Any:
+            """Call another tool: `args` is a dict, or the text of a freeform tool.
+
+            Returns its text, or a list of its texts and images. Raises `ToolError` with what a model reads instead.
+            """
+            return self._call(name, args)
+
+        call_tool.__module__, call_tool.__qualname__ = "builtins", "call_tool"
+        return call_tool
+
+    def _call(self, name: str, args: Any) -> Any:
         raw = isinstance(args, str)
         text = args if raw else json.dumps({} if args is None else args)
         call = self._sent({"tool_name": sendable(str(name)), "arguments": sendable(text), "raw": raw})
