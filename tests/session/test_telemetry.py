@@ -347,6 +347,15 @@ async def test_the_wait_for_the_user_and_the_command_lie_beneath_the_call(collec
     assert "process.command_args" not in attributes(ran)
 
 
+async def test_what_a_cell_calls_lies_beneath_its_call(collected: Collected, tmp_path: Path) -> None:
+    cells = [[function_call("python", {"code": f"call_tool('look', {{'what': '{n}'}})"})] for n in "ab"]
+    with ScriptedModel([*cells, "done"]) as server:
+        async with await opened(tmp_path, server.base_url, tools=["python", look]) as session:
+            await session.run("hello")
+    ran, calls = ([one for one in collected.spans if one.name == name] for name in ("run_command", "execute_tool look"))
+    assert [call.parent.span_id for call in calls if call.parent] == [one.context.span_id for one in ran]
+
+
 async def test_a_child_lies_beneath_the_call_that_started_it(collected: Collected, tmp_path: Path) -> None:
     def wait_for_it(request: Any) -> list[Any]:
         [spawned] = [json.loads(output.text) for output in request.outputs]
