@@ -63,7 +63,7 @@ GRID = "".join(
 PAGES = {
     "/": "<h1>Home</h1>", "/book": BOOK, "/day": DAY, "/confirm": CONFIRM, "/done": "<h1>Booked</h1>",
     "/popup": "<h1>Popup</h1>", "/listener": LISTENER, "/acts": f"{SAY}{GRID}<input type=file id=chooser>",
-    "/framed": "<iframe src=/book></iframe>",
+    "/framed": "<iframe src=/book></iframe>", "/reload": "<script>setTimeout(() => location.reload(), 5)</script>",
 }  # fmt: skip
 
 
@@ -132,6 +132,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.site.over.wait()
             case "/never":
                 self.site.over.wait()
+            case "/later":
+                self.site.over.wait(0.2)
+                self.answer(200, "<h1>Later</h1>")
             case "/download":
                 self.answer(200, "text", "content-disposition", "attachment; filename=report.txt")
             case "/huge":

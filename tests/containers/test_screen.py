@@ -285,6 +285,13 @@ async def test_pages_without_end(screen: Screen, site: Site, monkeypatch: pytest
     assert screen.current_url == site.url("/")
 
 
+async def test_a_page_that_loads_itself_anew_can_be_left(screen: Screen, site: Site) -> None:
+    await screen.open_url(site.url("/reload"))
+    await do(screen, type="click", x=500, y=500)  # from now on what it does counts as the user's wish
+    await screen.open_url(site.url("/later"))
+    assert screen.current_url == site.url("/later")
+
+
 async def test_crashes(screen: Screen, site: Site) -> None:
     page = site.url("/book")
     await screen.open_url(page)

@@ -51,6 +51,8 @@ class Tab:
         self.session = session
         self.target = target
         self.url = url
+        self.loader = ""
+        """What loads the address that was asked for last."""
         self.dialogs = 0
         self.crashes = 0
         self.begun = asyncio.Event()

@@ -42,6 +42,7 @@ ANEW_S = 1.5
 """Until a picture is asked for once more: it takes a tenth."""
 PAUSE_S = 0.05
 """After a picture that was refused."""
+KEPT = "The page {} went on loading itself anew, and was closed."
 MAX_REFUSED = 10
 MORE_REFUSED = "{} further names were refused in the same way."
 TRIES = 3
@@ -143,8 +144,12 @@ class Screen(AsyncClosing):
             browser = await self._running()
             self._restarted_at = None
             browser.count_anew()
+            before = (await browser.ready_tab()).url
             await self._once(browser, lambda tab: self._load(browser, tab, address))
             await self._settle(browser)
+            tab = await browser.ready_tab()
+            if tab.loader and tab.url == before != address:
+                await self._open_elsewhere(browser, tab, address)
 
     async def screenshot(self) -> bytes:
         """Return what is seen as a PNG of the display's size. Raises `ScreenError`."""
@@ -268,6 +273,7 @@ class Screen(AsyncClosing):
 
     async def _load(self, browser: Browser, tab: Tab, address: str) -> None:
         tab.loaded.clear()
+        tab.loader = ""
         try:
             done = await self._bounded(
                 browser, browser.devtools.call("Page.navigate", {"url": address}, tab.session, FOREVER)
@@ -280,9 +286,30 @@ class Screen(AsyncClosing):
             self._notes.add(f"{address} could not be opened: {error}.")
             tab.loaded.set()
             return
-        if (fault := done.get("errorText")) is not None:
-            tab.loaded.set()
+        if (fault := done.get("errorText")) is None:
+            tab.loader = str(done.get("loaderId", ""))
+            return
+        tab.loaded.set()
+        if not done.get("isDownload"):
             self._notes.add(f"{address} could not be opened: {fault}.")
+
+    async def _open_elsewhere(self, browser: Browser, tab: Tab, address: str) -> None:
+        """Open an address in a new tab if the page of this one has kept it from being opened, by loading itself anew
+        again and again."""
+        loader = tab.loader
+
+        async def look(tab: Tab) -> None:
+            nonlocal loader
+            tree = (await browser.devtools.call("Page.getFrameTree", {}, tab.session))["frameTree"]
+            assert isinstance(tree, dict) and isinstance(tree["frame"], dict)
+            loader = str(tree["frame"]["loaderId"])
+
+        await self._once(browser, look)
+        if loader != tab.loader:
+            self._notes.add(KEPT.format(tab.url))
+            await browser.close_tab(tab)
+            await self._once(browser, lambda tab: self._load(browser, tab, address))
+            await self._settle(browser)
 
     async def _settle(self, browser: Browser) -> None:
         """Wait until what was begun is seen: the next frame, and the pages that are being loaded."""
