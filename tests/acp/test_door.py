@@ -164,6 +164,17 @@ async def test_a_patch_reads_and_writes_what_stands_in_the_editor(door: Door) ->
     assert path.read_text() == "unsaved\nmine\n" and "taken back" in door.editor.text  # not "saved"
 
 
+async def test_an_editing_tool_sees_what_stands_in_the_editor(door: Door) -> None:
+    path = door.place.cwd / "typed.txt"
+    path.write_text("saved\n")
+    replace = {"command": "str_replace", "path": str(path), "old_str": "unsaved", "new_str": "edited"}
+    door.model.play([function_call("file_editor", replace, call_id="c1")], [message("ok")], when="editing-tool-sees")
+    session = await door.new(WITH_FILES)
+    door.editor.buffers[str(path)] = "unsaved\nmine\n"
+    await door.say(session, "editing-tool-sees")
+    assert door.editor.written == {str(path): "edited\nmine\n"} and path.read_text() == "edited\nmine\n"
+
+
 async def test_what_may_be_written_is_decided_before_the_editor_writes(door: Door) -> None:
     outside = door.place.cwd / "protected.txt"
     door.model.play(
@@ -428,7 +439,11 @@ async def test_a_session_is_listed_loaded_resumed_forked_and_closed(door: Door) 
 
 async def test_what_a_client_names_is_never_a_file(door: Door) -> None:
     await door.greet()
-    for name in ("../../etc/passwd", "/etc/passwd", "x.jsonl", "", "0" * 8):
+    door.model.play([message("stored")], when="never-a-file")
+    session = await door.new()
+    await door.say(session, "never-a-file")
+    (stored,) = door.place.home.glob(f"sessions/*/*/*/rollout-*{session.session_id}.jsonl")
+    for name in (str(stored), session.session_id[:30], "../../etc/passwd", "", "0" * 8):
         with pytest.raises(RequestError, match="there is no session"):
             await door.conn.load_session(cwd=str(door.place.cwd), session_id=name, mcp_servers=[])
     for cwd, words in (("relative", "absolute path"), ("/nowhere/at/all", "not a directory")):
@@ -516,6 +531,14 @@ async def test_files_of_the_project_count_only_after_a_yes(door: Door) -> None:
     (project / ".ferrule").mkdir()
     (project / ".ferrule" / "config.toml").write_text('[mcp_servers.planted]\ncommand = "planted"\n')
     door.model.play([message("1")], [message("2")], when="files-of-the-project")
+    await door.greet()
+    door.editor.hesitates = True
+    session = await door.conn.new_session(cwd=str(project), mcp_servers=[])
+    turn = asyncio.create_task(door.say(session, "files-of-the-project"))
+    await door.editor.until(lambda: door.editor.asked)
+    await door.conn.cancel(session_id=session.session_id)
+    assert (await turn).stop_reason == "cancelled"
+
     await door.greet()
     session = await door.conn.new_session(cwd=str(project), mcp_servers=[])
     door.editor.choose = lambda options: None
