@@ -106,7 +106,8 @@ async def test_answers_to_questions_that_were_never_asked_change_nothing(tmp_pat
             client.answers["item/commandExecution/requestApproval"] = lambda params: {"decision": "decline"}
             await client.turn(thread)
             [asked] = client.asked
-            await client.say({"id": asked["id"], "result": {"decision": "accept"}})
+            both = {"id": asked["id"], "result": {"decision": "accept"}, "error": {"code": 1, "message": "no"}}
+            await client.say(both)
             assert "never asked" in (await client.notified("warning"))["message"] and not outside.exists()
 
 

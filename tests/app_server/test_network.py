@@ -10,6 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from ferrule import timed_heads
 from ferrule.doors.app_server.network import serve_network
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind
@@ -57,14 +58,15 @@ async def connected(url: str) -> AsyncIterator[Client]:
 async def test_who_is_let_in(tmp_path: Path) -> None:
     async with served(tmp_path, "http://127.0.0.1:9/v1") as url:
         port = url.rpartition(":")[2]
-        for headers, status in (
-            ({}, 401),
-            ({"Authorization": "Bearer wrong"}, 401),
-            (ALLOWED | {"Host": "evil.example"}, 421),
-            (ALLOWED | {"Origin": "http://evil.example"}, 403),
+        foreign = f"ws://evil.example:{port}"
+        for called, headers, status in (
+            (url, {}, 401),
+            (url, {"Authorization": "Bearer wrong"}, 401),
+            (foreign, ALLOWED, 421),
+            (url, ALLOWED | {"Origin": "http://evil.example"}, 403),
         ):
             with pytest.raises(InvalidStatus) as refused:
-                async with connect(url, additional_headers=headers):
+                async with connect(called, additional_headers=headers, host="127.0.0.1", port=int(port)):
                     pass
             assert refused.value.response.status_code == status
         async with connect(url, additional_headers=ALLOWED | {"Origin": f"http://localhost:{port}"}) as socket:
@@ -73,6 +75,19 @@ async def test_who_is_let_in(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "example.com"):
         with pytest.raises(UsageError, match="this machine alone"):
             await serve_network(configure_in(tmp_path, ""), Bind(host, 0), TOKEN, print, asyncio.Event())
+
+
+async def test_a_connection_that_says_nothing_is_closed_and_a_client_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed_heads, "HEAD_S", 0.1)
+    async with served(tmp_path, "http://127.0.0.1:9/v1") as url, connected(url) as client:
+        for sent in (b"", b"GET / HT"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(sent)
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+            writer.close()
+        assert not (await client.call("thread/loaded/list"))["data"]
 
 
 async def test_each_client_has_its_threads_which_end_with_it(tmp_path: Path) -> None:

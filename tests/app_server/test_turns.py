@@ -11,7 +11,7 @@ import pytest
 
 from ferrule.doors.app_server.methods import METHODS
 from ferrule.doors.app_server.schema import schema
-from ferrule.testing import ScriptedModel, custom_tool_call, function_call, http_error, reasoning, step
+from ferrule.testing import Gate, ScriptedModel, Stall, custom_tool_call, function_call, http_error, reasoning, step
 from ferrule.testing.steps import Usage
 from tests.app_server.client import Client, RpcError
 from tests.app_server.served import configure_in, piped, thread_of
@@ -194,8 +194,9 @@ async def test_the_client_runs_its_own_tools_also_those_of_a_namespace(tmp_path:
             ]  # fmt: skip
             offered = msgspec.json.decode(model.requests[-1].raw)["tools"]
             assert any(tool.get("name") == "crm" and tool["type"] == "namespace" for tool in offered)
-            with pytest.raises(RpcError, match="cannot be named"):
-                await client.call("thread/start", dynamicTools=[TOOLS[0] | {"name": "no name"}])
+            for wrong, words in (({"name": "no name"}, "cannot be named"), ({"inputSchema": "x"}, "no object")):
+                with pytest.raises(RpcError, match=words):
+                    await client.call("thread/start", dynamicTools=[TOOLS[0] | wrong])
             of_schema(client)
 
 
@@ -250,6 +251,26 @@ async def test_a_turn_is_steered_and_interrupted_by_its_id_alone(tmp_path: Path)
                     await client.call(method, **say, **{given: turn})
 
 
+async def test_a_compaction_is_interrupted_and_not_steered(tmp_path: Path) -> None:
+    gate = Gate()
+    with ScriptedModel(["One.", step("A summary.", stall=Stall(gate=gate))]) as model:
+        async with piped(configure_in(tmp_path, model.base_url)) as client:
+            thread = await client.start()
+            await client.turn(thread)
+            client.forget()
+            await client.call("thread/compact/start", threadId=thread)
+            turn = (await client.notified("turn/started"))["turn"]["id"]
+            say = {"threadId": thread, "input": [{"type": "text", "text": "go"}]}
+            with pytest.raises(RpcError, match="compaction"):
+                await client.call("turn/steer", **say, expectedTurnId=turn)
+            for method in ("turn/start", "thread/compact/start"):
+                with pytest.raises(RpcError, match="turn is running"):
+                    await client.call(method, **say)
+            await client.call("turn/interrupt", threadId=thread, turnId=turn)
+            assert (await client.notified("turn/completed"))["turn"]["status"] == "interrupted"
+            gate.open()
+
+
 async def test_settings_come_with_a_thread_or_a_turn_and_hold_from_then_on(tmp_path: Path) -> None:
     with ScriptedModel(["One.", execute("touch a", 9_000), "Two.", execute("touch b", 9_000), "Three."]) as model:
         async with piped(configure_in(tmp_path, model.base_url)) as client:
@@ -273,6 +294,8 @@ async def test_settings_come_with_a_thread_or_a_turn_and_hold_from_then_on(tmp_p
             ):  # fmt: skip
                 with pytest.raises(RpcError, match=r"cwd|personality|effort|Reviewer|Schema|Roots|granular"):
                     await client.turn(thread, **wrong)
+            with pytest.raises(RpcError, match="modelProvider"):
+                await client.call("thread/start", modelProvider="another")
             with pytest.raises(RpcError, match="the client: unknown key"):
                 await client.call("thread/start", config={"no_such_key": 1})
 
@@ -339,6 +362,11 @@ async def test_models_configuration_and_commands_need_no_thread(tmp_path: Path) 
             assert [(one["id"], one["isDefault"]) for one in listed] == [("gpt-5.5", True), ("a", False), ("b", False)]
             config = (await client.call("config/read"))["config"]
             assert config["model"] == "gpt-5.5" and config["sandbox_mode"] == "workspace-write"
+            (tmp_path / "work" / "folder").mkdir()
+            (tmp_path / "work" / "folder" / "reader.py").touch()
+            root = str(tmp_path / "work")
+            [found] = (await client.call("fuzzyFileSearch", query="rdr", roots=[root]))["files"]
+            assert (found["root"], found["path"], found["file_name"]) == (root, "folder/reader.py", "reader.py")
             script = "echo hi; echo err >&2; echo $WORD; touch a; exit 3"
             words = ["sh", "-c", script]
             done = await client.call("command/exec", command=words, env={"WORD": "w"}, timeoutMs=20_000)

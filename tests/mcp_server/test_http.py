@@ -12,6 +12,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from ferrule import timed_heads
 from ferrule.doors.mcp_server import http
 from ferrule.doors.mcp_server.run import serve_network, tools_opener
 from ferrule.protocol.errors import UsageError
@@ -101,7 +102,7 @@ async def test_a_body_that_is_no_message_gets_one_error(tmp_path: Path, version:
 
 
 async def test_a_connection_that_sends_no_whole_head_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEAD_S", 0.2)
+    monkeypatch.setattr(timed_heads, "HEAD_S", 0.2)
     async with listening(settings_in(tmp_path)) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", httpx2.URL(url).port)
         whole, half = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n", b"GET /mcp HTTP/1.1\r\nhost:"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from ferrule.doors.terminal.completion import Files, best, commands_for, file_word
+from ferrule.doors.terminal.completion import MOST, Files, commands_for, file_word
 from ferrule.doors.terminal.history import FILE, KEPT_BYTES, PromptHistory
 from ferrule.protocol.content import InputImage
+from ferrule.session.file_names import best
 from ferrule.testing import Gate, Stall, step
 from ferrule.testing.steps import StepLike
 from tests.processes import until
@@ -110,8 +111,8 @@ async def test_a_file_is_completed_and_ignored_ones_are_not(tmp_path: Path) -> N
 def test_a_hundred_thousand_files_are_matched_without_a_pause() -> None:
     paths = [f"folder{number % 300}/part{number % 7}/file{number}.py" for number in range(100_000)]
     started = time.monotonic()
-    assert best("file99999", paths)[0].endswith("/file99999.py")
-    assert best("f1p2fi31", paths) and best("zzz", paths) == []
+    assert best("file99999", paths, MOST)[0].endswith("/file99999.py")
+    assert best("f1p2fi31", paths, MOST) and best("zzz", paths, MOST) == []
     assert time.monotonic() - started < 10
 
 
@@ -138,7 +139,7 @@ async def test_the_files_are_listed_once_however_many_keys_ask(tmp_path: Path, m
 
 def test_the_closest_match_comes_first() -> None:
     paths = ["a/b/render.py", "render/other.py", "lib/xrender.py", "r/e/n/d/e/r.py"]
-    assert best("render", paths) == ["a/b/render.py", "lib/xrender.py", "render/other.py", "r/e/n/d/e/r.py"]
+    assert best("render", paths, MOST) == ["a/b/render.py", "lib/xrender.py", "render/other.py", "r/e/n/d/e/r.py"]
     assert file_word("see @a/b") == "a/b" and file_word("me@example.org") is None
     assert [one.text for one in commands_for("/m", [("/model", ""), ("/memory", ""), ("/compact", "")])] == [
         "/model", "/memory", "/compact",

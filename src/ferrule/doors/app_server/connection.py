@@ -5,7 +5,8 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -83,7 +84,7 @@ class Connection:
         self._unwanted: frozenset[str] = frozenset()
         self._asked: dict[int, _Asked] = {}
         self._withdrawn: dict[int, None] = {}
-        self._next = 0
+        self._next = self._opening = 0
         self._open: dict[str | int, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -146,10 +147,16 @@ class Connection:
         """Keep a thread until it is closed."""
         self.threads[thread.id] = thread
 
-    def check_room(self) -> None:
-        """Raise `RpcError` where no further thread may be opened."""
-        if len(self.threads) >= MAX_THREADS:
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Hold a place for a thread that is being opened. Raises `RpcError` where there is none."""
+        if len(self.threads) + self._opening >= MAX_THREADS:
             raise RpcError(f"{MAX_THREADS} threads are open: close some by thread/unsubscribe", OVERLOADED)
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
 
     async def close_thread(self, thread: OpenThread) -> None:
         """Close a thread; it stays stored."""

@@ -26,7 +26,8 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from ferrule.session.images import image_input
+from ferrule.reading import Unreadable, read_file
+from ferrule.session.images import MAX_IMAGE_BYTES, image_of
 
 GRANULAR = "a granular approval policy is not served: choose untrusted, on-failure, on-request or never"
 
@@ -96,9 +97,9 @@ def _part(given: wire.UserInput) -> ContentPart:
             raise RpcError("an image needs its `url`: files of a provider are not served")
         case wire.LocalImageInput(path=path):
             try:
-                return image_input(os.fspath(path))
-            except UsageError as error:
-                raise RpcError(str(error)) from error
+                return image_of(read_file(path, MAX_IMAGE_BYTES), path)
+            except (UsageError, Unreadable, OSError, ValueError) as error:
+                raise RpcError(f"the image {path!r} cannot be sent: {error}") from error
         case wire.SkillInput(name=name, path=path):
             return InputText(f"${name} ({path})")
         case wire.MentionInput(name=name, path=path):

@@ -27,6 +27,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "turn/interrupt": Method(shape.TurnInterruptParams, Empty, opened.interrupt, alone=False),
         "model/list": Method(shape.ModelListParams, shape.ModelList, others.models),
         "config/read": Method(shape.ConfigReadParams, shape.ConfigReadResult, others.config),
+        "fuzzyFileSearch": Method(shape.FuzzyFileSearchParams, shape.FuzzyFileSearchResult, others.find_files),
         "command/exec": Method(shape.CommandExecParams, shape.CommandExecResult, others.execute),
     }
 )

@@ -1,6 +1,7 @@
 """Serve clients over WebSockets, on this machine alone, to whoever has the token: one JSON-RPC message a frame."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,10 +18,15 @@ from ferrule.mcp.lines import MAX_MESSAGE_BYTES
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
 from ferrule.stdio import Outbox
+from ferrule.timed_heads import TimedHeads
 from ferrule.tools.tasks import end_tasks
 
 MAX_CLIENTS = 64
 """Connections at once: each may have threads that run commands."""
+MAX_CONNECTIONS = 512
+"""Connections at once that have not become a client yet."""
+MAX_HEAD_BYTES = 16 * 1024
+"""Bytes of a request's head; other servers take as much."""
 MAX_FRAMES = 16
 """Messages of a client that may wait to be taken."""
 PING_S = 20.0
@@ -39,10 +45,16 @@ async def serve_network(
     if not bind.is_loopback:
         raise UsageError(NOT_HERE)
     listening, at = listen(bind)
+    logger = logging.getLogger("uvicorn.error")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())  # it calls a client that is refused an error, on standard error
     try:
         app = _App(configure, Callers.of(bind, at), token)
         server = quiet_server(
             app,
+            http=TimedHeads,
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws="websockets-sansio",
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_max_queue=MAX_FRAMES,

@@ -33,10 +33,10 @@ IGNORED = "the thread is open already, and its settings stay as they are: turn/s
 
 async def start(client: Connection, params: ThreadStartParams, answer: Answer) -> None:
     """Open a new thread."""
-    client.check_room()
-    configuration = configuration_for(params, client.configure)
-    thread = await OpenThread.open(client, configuration, tools=dynamic_specs(params.dynamic_tools))
-    client.add(thread)
+    with client.room():
+        configuration = configuration_for(params, client.configure)
+        thread = await OpenThread.open(client, configuration, tools=dynamic_specs(params.dynamic_tools))
+        client.add(thread)
     answer(thread.opened())
     client.tell(told.ThreadStarted(thread=thread.shape()))
 
@@ -51,11 +51,9 @@ async def resume(client: Connection, params: ThreadResumeParams, answer: Answer)
         stored = path is not None and path.exists() and not params.exclude_turns
         answer(thread.opened(await _turns(path) if stored and path is not None else ()))
         return
-    client.check_room()
     entry = await run_blocking(find, client.home, params.thread_id)
-    thread = await _reopened(client, entry, params)
     turns = () if params.exclude_turns else await _turns(Path(entry.path))
-    client.add(thread)
+    thread = await _reopened(client, entry, params)
     answer(thread.opened(turns))
 
 
@@ -63,7 +61,6 @@ async def fork(client: Connection, params: ThreadForkParams, answer: Answer) -> 
     """Open a copy of a thread."""
     if params.ephemeral:
         raise RpcError("ephemeral: a copy is stored as the thread is; start an ephemeral thread instead")
-    client.check_room()
     entry = await run_blocking(find, client.home, params.thread_id)
     loaded = client.threads.get(params.thread_id)
     number = None
@@ -74,10 +71,8 @@ async def fork(client: Connection, params: ThreadForkParams, answer: Answer) -> 
     else:
         new_id = await run_blocking(SessionIndex(client.home).fork, entry.id, number)
     copy = await run_blocking(find, client.home, new_id)
-    thread = await _reopened(client, copy, params)
-    thread.forked_from = entry.id
     turns = () if params.exclude_turns else await _turns(Path(copy.path))
-    client.add(thread)
+    thread = await _reopened(client, copy, params)
     answer(thread.opened(turns))
     client.tell(told.ThreadStarted(thread=thread.shape()))
 
@@ -92,7 +87,9 @@ async def _reopened(
     configuration = configuration_for(params, client.configure, there)
     settings = settings_to_go_on(configuration.settings, stored, given_in(params))
     configuration = msgspec.structs.replace(configuration, settings=settings)
-    thread = await OpenThread.open(client, configuration, stored, dynamic_specs(params.dynamic_tools))
+    with client.room():
+        thread = await OpenThread.open(client, configuration, stored, dynamic_specs(params.dynamic_tools))
+        client.add(thread)
     thread.created_at = seconds_of(entry.created) or thread.created_at
     thread.name, thread.preview, thread.forked_from = entry.name or None, entry.prompt, stored.meta.forked_from_id
     return thread

@@ -29,6 +29,7 @@ Configure = Callable[[str | None, Mapping[str, object]], Configuration]
 
 Opened = ThreadStartParams | ThreadResumeParams | ThreadForkParams
 
+FIXED = "modelProvider: {!r} cannot be chosen, since the server was started with one of its own, {!r}"
 NOT_SERVED = "{} is not served here: leave {} out"
 
 
@@ -39,6 +40,8 @@ def configuration_for(params: Opened, configure: Configure, cwd: str | None = No
     refuse_unserved(params)
     loaded = configure(directory(params.cwd) or cwd, _keys(params))
     settings = loaded.settings
+    if params.model_provider not in (None, settings.provider_name):
+        raise RpcError(FIXED.format(params.model_provider, settings.provider_name))
     if params.developer_instructions:
         base = settings.instructions or base_instructions(settings.model.reasoning_effort)
         settings = msgspec.structs.replace(settings, instructions=f"{base}\n\n{params.developer_instructions}")
@@ -96,12 +99,12 @@ def _put(keys: JsonObject, path: list[str], value: JsonValue) -> None:
     keys[last] = value
 
 
-def directory(cwd: str | None) -> str | None:
-    """Return a directory without links; None where none is given. Raises `RpcError`."""
+def directory(cwd: str | None, name: str = "cwd") -> str | None:
+    """Return a directory without links; None where none is given. Raises `RpcError` that begins with `name`."""
     if cwd is None:
         return None
     if not os.path.isabs(cwd) or not os.path.isdir(cwd):
-        raise RpcError(f"cwd: {cwd!r} is no absolute path of a directory")
+        raise RpcError(f"{name}: {cwd!r} is no absolute path of a directory")
     return os.path.realpath(cwd)
 
 
@@ -149,6 +152,9 @@ def dynamic_specs(given: tuple[DynamicTool, ...] | None) -> list[DynamicToolSpec
     """Return the client's tools, each by itself."""
     specs = []
     for tool in given or ():
+        for one in tool.tools if isinstance(tool, DynamicNamespace) else (tool,):
+            if not isinstance(one.input_schema, Mapping):
+                raise RpcError(f"dynamicTools: the inputSchema of {one.name!r} is no object")
         if isinstance(tool, DynamicNamespace):
             specs += [
                 DynamicToolSpec(one.name, one.description, one.input_schema, tool.name, tool.description)

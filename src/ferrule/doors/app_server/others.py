@@ -1,6 +1,7 @@
 """The client's requests that belong to no thread: models, configuration, commands."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,9 @@ from ferrule.doors.app_server.shapes.requests import (
     CommandExecResult,
     ConfigReadParams,
     ConfigReadResult,
+    FoundFile,
+    FuzzyFileSearchParams,
+    FuzzyFileSearchResult,
     ModelList,
     ModelListParams,
 )
@@ -32,7 +36,11 @@ from ferrule.protocol.permissions import DangerFullAccess, ExternalSandbox
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.sandbox.local_way import ListOnly
+from ferrule.session.file_names import best, files_below
+from ferrule.tools.tasks import run_blocking
 
+MOST_FILES_FOUND = 50
+"""Files in each folder that a search tells, as the reference."""
 COMMAND_TIMEOUT_MS = 10_000
 """How long a command runs where the client gives no time: the reference's."""
 MOST_OUTPUT = 1 << 20
@@ -97,6 +105,20 @@ def _config(settings: Settings) -> dict[str, Any]:
     }
 
 
+async def find_files(client: Connection, params: FuzzyFileSearchParams, answer: Answer) -> None:
+    """Find files by what is remembered of their names."""
+    roots = [directory(root, "roots") or root for root in params.roots]
+    answer(FuzzyFileSearchResult(files=await run_blocking(_found, params.query, roots)))
+
+
+def _found(query: str, roots: Iterable[str]) -> tuple[FoundFile, ...]:
+    found = [(root, path) for root in roots for path in best(query, list(files_below(root)), MOST_FILES_FOUND)]
+    return tuple(
+        FoundFile(root=root, path=path, file_name=os.path.basename(path), score=len(found) - at)
+        for at, (root, path) in enumerate(found)
+    )
+
+
 async def execute(client: Connection, params: CommandExecParams, answer: Answer) -> None:
     """Run a command to its end. Its output is text; bytes that are none are replaced."""
     for name in ("tty", "stream_stdin", "stream_stdout_stderr", "process_id"):
@@ -104,6 +126,11 @@ async def execute(client: Connection, params: CommandExecParams, answer: Answer)
             raise RpcError(f"{name}: commands are run to their end here, without a terminal; leave it out")
     if not params.command:
         raise RpcError("command: name a program")
+    for name in ("timeout_ms", "output_bytes_cap"):
+        if (getattr(params, name) or 0) < 0:
+            raise RpcError(f"{name}: not below 0")
+    if any("=" in name or not name for name in params.env or ()):
+        raise RpcError("env: a variable's name has a letter and no =")
     settings = client.configure(directory(params.cwd), {}).settings
     if params.sandbox_policy is not None:
         settings = msgspec.structs.replace(settings, sandbox_policy=forms.policy_of(params.sandbox_policy))

@@ -78,7 +78,7 @@ def read_line(line: bytes) -> Call | Notice | Reply:
         return Notice(read.method) if read.id is msgspec.UNSET else Call(read.id, read.method, read.params)
     answered = read.result is not msgspec.UNSET or read.error is not msgspec.UNSET
     if answered and read.id is not None and read.id is not msgspec.UNSET:
-        return Reply(read.id, None if read.result is msgspec.UNSET else read.result)
+        return Reply(read.id, None if read.result is msgspec.UNSET or read.error is not msgspec.UNSET else read.result)
     known = None if read.id is msgspec.UNSET else read.id
     raise RpcError("Invalid request: it has neither a method nor a result", INVALID_REQUEST, known)
 

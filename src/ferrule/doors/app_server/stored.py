@@ -143,6 +143,7 @@ async def list_loaded(client: Connection, params: PageParams, answer: Answer) ->
 
 async def rename(client: Connection, params: ThreadNameParams, answer: Answer) -> None:
     """Give a thread a name."""
+    await run_blocking(find, client.home, params.thread_id)
     entry = await run_blocking(SessionIndex(client.home).rename, params.thread_id, params.name)
     if (loaded := client.threads.get(entry.id)) is not None:
         loaded.name = entry.name

@@ -82,6 +82,7 @@ class OpenThread:
         self.translation = Translation(thread_id, client, settings.cwd)
         self._children: dict[str, Translation] = {}
         self._working: asyncio.Task[None] | None = None
+        self._compacts = False
 
     @classmethod
     async def open(
@@ -137,7 +138,7 @@ class OpenThread:
         `UsageError` and `ModelError`."""
         words = forms.words_of(params.input)
         running = self.translation.turn
-        if self.is_working and running is not None:
+        if self.is_working and running is not None and not self._compacts:
             self._steer(params.input, words, params.client_user_message_id)
             answer(TurnResult(turn=running))
             return
@@ -196,6 +197,8 @@ class OpenThread:
         turn = self.translation.turn
         if turn is None or not self.is_working:
             raise RpcError(f"no active turn to {what}")
+        if what == "steer" and self._compacts:
+            raise RpcError("the active turn is a compaction, which cannot be steered: wait for its end")
         if turn.id != turn_id:
             raise RpcError(f"expected active turn id {turn_id} but found {turn.id}")
         return turn
@@ -211,12 +214,15 @@ class OpenThread:
 
     async def _compact(self, session: Session) -> None:
         self.translation.begin_turn(random_id())
+        self._compacts = True
         try:
             done = await session.compact()
         except FerruleError as error:
             self.translation.fail(str(error))
         else:
             self.translation.end_turn("interrupted" if done is None else "completed")
+        finally:
+            self._compacts = False
 
     # Events and questions
 

@@ -12,7 +12,6 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from ferrule.doors.mcp_server.messages import EDGE, NoMessage, read_message, too_long
 from ferrule.doors.mcp_server.server import SESSION_HEADER, Clients
@@ -20,6 +19,7 @@ from ferrule.egress import header_lines
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
+from ferrule.timed_heads import TimedHeads
 
 PATH = "/mcp"
 
@@ -31,9 +31,6 @@ MAX_SESSIONS = 64
 
 MAX_CONNECTIONS = 512
 """Connections at once: some for each client."""
-
-HEAD_S = 10.0
-"""Seconds for the head of a request to come whole: a connection that sends none takes the place of one that does."""
 
 KEPT_S = 75
 """Seconds that an unused connection stays open: longer than clients keep one, or a request might meet its end."""
@@ -187,43 +184,11 @@ def _error(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": {"message": message}}, status, headers)
 
 
-class _TimedHeads(H11Protocol):
-    """uvicorn's protocol, which waits for ever for the head of a request."""
-
-    _ending: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request."""
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes."""
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        super().connection_lost(exc)
-        if self._ending is not None:
-            self._ending.cancel()
-
-    def _watch(self) -> None:
-        """Close the connection in a while, unless a request is served."""
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            if self._ending is not None:
-                self._ending.cancel()
-                self._ending = None
-        elif self._ending is None:
-            self._ending = self.loop.call_later(HEAD_S, self.transport.close)
-
-
 def _uvicorn(app: ASGIApp) -> uvicorn.Server:
     """Return the HTTP server, with the limits of this door."""
     return quiet_server(
         app,
-        http=_TimedHeads,
+        http=TimedHeads,
         ws="none",
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,

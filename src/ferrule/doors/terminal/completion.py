@@ -1,22 +1,18 @@
 """Completion of `@file` and of `/commands` while they are written."""
 
 import asyncio
-import heapq
-import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable
 
 import msgspec
 
 from ferrule.rendering.safe import writable
+from ferrule.session.file_names import best, files_below
 from ferrule.tools.tasks import run_blocking
 
 MOST = 8
 """Suggestions at once."""
-MOST_FILES = 300_000
-"""Files that are looked at: beyond that a search tool is of more use."""
 FRESH_SECONDS = 15.0
 """A list of files that is older is made anew at the next `@`."""
 
@@ -41,30 +37,6 @@ def command_word(text: str) -> str | None:
     return text if text.startswith("/") and not re.search(r"\s", text) else None
 
 
-def best(query: str, paths: Sequence[str], most: int = MOST) -> list[str]:
-    """Return the paths whose letters hold those of `query` in this order, the closest first: in the file's name rather
-    than in its folders, close together, and short."""
-    if not query:
-        return heapq.nsmallest(most, paths, key=lambda path: (path.count("/"), path))
-    letters = query.lower()
-    loose = re.compile("[^\n]*?".join(map(re.escape, letters)))
-    found = (path for path in paths if loose.search(path.lower()))
-    return heapq.nsmallest(most, found, key=lambda path: _distance(letters, path, loose))
-
-
-def _distance(letters: str, path: str, loose: "re.Pattern[str]") -> tuple[int, int, int, str]:
-    name = os.path.basename(path.rstrip("/")).lower()
-    whole = path.lower()
-    if letters in name:
-        return (0 if name.startswith(letters) else 1, name.find(letters), len(path), path)
-    if letters in whole:
-        return (2, whole.find(letters), len(path), path)
-    inside = loose.search(name)
-    found = inside or loose.search(whole)
-    assert found is not None
-    return (3 if inside else 4, found.end() - found.start(), len(path), path)
-
-
 class Files:
     """The files of the workspace that ignore files leave in, listed by a thread when they are first asked for."""
 
@@ -86,14 +58,12 @@ class Files:
             finally:
                 if listing.done() and self._listing is listing:
                     self._listing, self._listed = None, time.monotonic()
-        return [Suggestion(path) for path in await run_blocking(best, query, self._paths)]
+        return [Suggestion(path) for path in await run_blocking(best, query, self._paths, MOST)]
 
 
 def _listed(cwd: str) -> list[str]:
-    from ferrule.ignores.walk import Walk
-
-    paths = (os.path.relpath(path, cwd) for path in islice(Walk(cwd, cwd), MOST_FILES))
-    return [path for path in paths if "\n" not in path and writable(path) == path]  # others cannot be written here
+    # Others cannot be written here.
+    return [path for path in files_below(cwd) if "\n" not in path and writable(path) == path]
 
 
 def commands_for(word: str, commands: Iterable[tuple[str, str]]) -> list[Suggestion]:

@@ -254,6 +254,31 @@ class ConfigReadResult(Shape, frozen=True, kw_only=True):
     layers: tuple[JsonValue, ...] | None = None
 
 
+class FuzzyFileSearchParams(Shape, frozen=True, kw_only=True):
+    """Find files below some folders by what is remembered of their names."""
+
+    query: str
+    roots: tuple[str, ...]
+    cancellation_token: str | None = None
+
+
+class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file whose path holds the letters of the query in this order; `path` is relative to `root`."""
+
+    root: str
+    path: str
+    file_name: str
+    score: int
+    match_type: Literal["file"] = "file"
+    indices: tuple[int, ...] | None = None
+
+
+class FuzzyFileSearchResult(Shape, frozen=True, kw_only=True):
+    """The files, the best first."""
+
+    files: tuple[FoundFile, ...]
+
+
 class CommandExecParams(Shape, frozen=True, kw_only=True):
     """Run a command beside all threads, confined as theirs are, to its end."""
 
