@@ -18,7 +18,7 @@ import pytest
 
 from ferrule.cli.commands import acp
 from ferrule.config import Configuration, Sources
-from ferrule.doors.acp import lines, run
+from ferrule.doors.acp import buffers, lines, run
 from ferrule.doors.acp.agent import Programs
 from ferrule.doors.acp.run import serve
 from ferrule.protocol.errors import UsageError
@@ -84,9 +84,9 @@ class Pipes:
     async def result(self, method: str, **params: Any) -> Any:
         return (await self.answer(await self.ask(method, **params)))["result"]
 
-    async def begin(self) -> str:
+    async def begin(self, **able: Any) -> str:
         """Greet, begin a session, return its id."""
-        await self.result("initialize", protocolVersion=1)
+        await self.result("initialize", protocolVersion=1, **able)
         where, meta = str(self.folder / "work"), {"cwd": "/nowhere", "self": 1}
         made = await self.result("session/new", cwd=where, mcpServers=[], _meta=meta)
         return str(made["sessionId"])
@@ -171,6 +171,16 @@ async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
             assert heard["id"] == request_id and words in heard["error"]["message"] and heard["error"]["code"] < 0
             assert len(json.dumps(heard)) < 1000
             assert (await pipes.result("initialize", protocolVersion=1))["protocolVersion"] == 1
+
+
+async def test_nothing_is_told_of_a_session_before_its_client_knows_it(tmp_path: Path) -> None:
+    with ScriptedModel([]) as model:
+        async with piped(tmp_path, model) as pipes:
+            await pipes.result("initialize", protocolVersion=1)
+            asked = await pipes.ask("session/new", cwd=str(tmp_path / "work"), mcpServers=[])
+            first, second = await pipes.hear(), await pipes.hear()
+            assert first["id"] == asked and second["params"]["sessionId"] == first["result"]["sessionId"]
+            assert second["params"]["update"]["sessionUpdate"] == "available_commands_update"
 
 
 async def test_what_nobody_asked_for_changes_nothing(tmp_path: Path) -> None:
@@ -402,3 +412,26 @@ async def test_a_session_is_opened_once_at_a_time_however_often_it_is_asked_for(
             await pipes.result("session/load", **where)
             done = await pipes.answer(await pipes.prompt(session, "go on"))
             assert done["result"]["stopReason"] == "end_turn" and "go" in model.last_request.user_text
+
+
+@pytest.mark.parametrize("how", ["never", "nonsense", "answers"])
+async def test_an_editor_that_cannot_tell_of_a_file_leaves_it_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(buffers, "ANSWER_S", 0.2 if how == "never" else 10)
+    patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a\n@@\n-one\n+two\n*** End Patch\nEOF"
+    with ScriptedModel([[function_call("shell_command", {"command": patch})], [message("done")]]) as model:
+        async with piped(tmp_path, model) as pipes:
+            able = {"fs": {"readTextFile": True, "writeTextFile": True}}
+            session = await pipes.begin(clientCapabilities=able)
+            path = tmp_path / "work" / "a"
+            path.write_text("one\n")
+            turn, written = await pipes.prompt(session, "go"), ""
+            while "id" not in (heard := await pipes.hear()) or "method" in heard:
+                if heard["method"] == "fs/write_text_file":
+                    written = heard["params"]["content"]
+                if heard["method"].startswith("fs/") and how != "never":
+                    text = {"content": "one\nmine\n" if how == "answers" else [1]}
+                    await pipes.say(id=heard["id"], result=text if "read" in heard["method"] else None)
+            assert heard["id"] == turn and heard["result"]["stopReason"] == "end_turn"
+            assert written == path.read_text() == ("two\nmine\n" if how == "answers" else "two\n")

@@ -334,7 +334,7 @@ class Updates:
         if known.over or known.live is not None:
             return  # the command says the rest when it ends
         known.over = True
-        content: list[Content] = [*known.diffs] if known.diffs and not failed else output_content(_body(output))
+        content = None if known.diffs and not failed else output_content(_body(output))  # the diffs stand there
         self._update(call_id, status="failed" if failed else "completed", content=content)
         if output.ends_turn:
             self._say_whole("text", output.text)
