@@ -222,6 +222,8 @@ async def test_a_paused_answer_is_sent_back_as_it_is_and_gone_on_with() -> None:
         [*text(0, "a"), *text(0, "b"), stop("end_turn"), END],
         [*text(0, "a"), {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}],
         [*text(0, "a"), stop("end_turn")],
+        [*call(0, "{}", name=""), stop("tool_use"), END],
+        block(0, {"type": "server_tool_use", "id": "s", "input": {}}, {"type": "x", "partial_json": "{"}),
         [*text(0, "a"), {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
     ],
 )

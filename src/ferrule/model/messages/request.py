@@ -224,7 +224,8 @@ class MessagesBody:
     def _text(self, item: ResponseItem, view: Message) -> Iterator[Block]:
         """Yield the texts of a message, each with its citations."""
         parts = (OutputText(view.content),) if isinstance(view.content, str) else view.content
-        cited = self._fields(item, view).get("citations", [])
+        cited = self._fields(item, view).get("citations")
+        cited = cited if isinstance(cited, list) else []
         for number, part in enumerate(parts):
             text = text_of((part,)) if isinstance(part, OutputText | Refusal) or hasattr(part, "text") else ""
             if text.strip():

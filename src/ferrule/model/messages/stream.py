@@ -212,7 +212,9 @@ class MessagesStream(StreamMerger):
         block = _Block(head, raw, f"{_prefix(head.type)}_{self._message_id}_{place}", place)
         self._blocks.append(block)
         if head.type == "tool_use":
-            block.call = self._calls.open(head.id, head.name or "", None, custom=False)
+            if not head.name:
+                raise self._broken("sent a call without a name")
+            block.call = self._calls.open(head.id, head.name, None, custom=False)
             block.item_id = f"{_PREFIXES[block.call.kind]}_{self._message_id}_{place}"
             self._events.append(block.call.added(block.item_id))
         elif head.type == "thinking":
