@@ -127,8 +127,11 @@ class Browser:
 
     async def _open_tab(self) -> None:
         self._opened.clear()
-        await self.devtools.call("Target.createTarget", {"url": BLANK})
-        await self._wait_for_tab()
+        try:
+            await self.devtools.call("Target.createTarget", {"url": BLANK})
+            await self._wait_for_tab()
+        except TimeoutError as error:
+            raise ScreenError("the browser opens no tab") from error
 
     async def _wait_for_tab(self) -> None:
         """Wait until a tab is open and does what it was told at first: a page that it loads before escapes that."""

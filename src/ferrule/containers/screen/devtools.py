@@ -19,7 +19,7 @@ MAX_MESSAGE = 64 << 20
 """Bytes of one message: a picture of the largest screen has less."""
 SAID = 4096
 """Bytes kept of what the browser wrote last, to tell why it ended."""
-CALL_S = 10.0
+CALL_S = 20.0
 """A page that has not answered by then hangs."""
 FOREVER = float("inf")
 ENDED = "the browser ended{}"

@@ -29,14 +29,15 @@ POLICY_FOLDERS = ("/etc/chromium", "/etc/opt/chrome", "/etc/opt/chrome_for_testi
 POLICIES: Mapping[str, object] = {
     "AutofillAddressEnabled": False, "AutofillCreditCardEnabled": False, "BrowserNetworkTimeQueriesEnabled": False,
     "BrowserSignin": 0, "ComponentUpdatesEnabled": False, "DefaultGeolocationSetting": 2,
-    "DefaultNotificationsSetting": 2, "EncryptedClientHelloEnabled": False, "PasswordManagerEnabled": False,
-    "PrintingEnabled": False, "PromptForDownloadLocation": False, "SafeBrowsingProtectionLevel": 0,
-    "SSLErrorOverrideAllowed": False, "SearchSuggestEnabled": False, "SpellcheckEnabled": False,
-    "TranslateEnabled": False,
+    "DefaultNotificationsSetting": 2, "EncryptedClientHelloEnabled": False, "NetworkPredictionOptions": 2,
+    "PasswordManagerEnabled": False, "PrintingEnabled": False, "PromptForDownloadLocation": False,
+    "SSLErrorOverrideAllowed": False, "SafeBrowsingProtectionLevel": 0, "SearchSuggestEnabled": False,
+    "SpellcheckEnabled": False, "TranslateEnabled": False,
     "URLBlocklist": ["file://*", "chrome://*", "view-source:*"],
 }  # fmt: skip
-"""No windows that no picture shows, nothing that asks servers of the browser's maker, no files of the container, no
-certificate that is wrong, and no connection that hides whom it is for, which no way out lets through."""
+"""No windows that no picture shows, no pages that nobody has opened, nothing that asks servers of the browser's maker,
+no files of the container, no certificate that is wrong, and no connection that hides whom it is for, which no way out
+lets through."""
 Forbids = Callable[[str, int], str | None]
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 MAX_NOTES = 30
 """Further ones tell nothing new."""
+MAX_NOTE = 2000
+"""Characters of one: the address of a page can have a million."""
 MAX_QUOTED = 500
 """Characters of a page's own text in a note."""
 
@@ -17,6 +19,7 @@ class Notes:
 
     def add(self, text: str) -> None:
         """Add a sentence."""
+        text = text if len(text) <= MAX_NOTE else f"{text[:MAX_NOTE]}..."
         if text in self._notes:
             return
         if len(self._notes) < MAX_NOTES:

@@ -144,12 +144,11 @@ class Screen(AsyncClosing):
             browser = await self._running()
             self._restarted_at = None
             browser.count_anew()
-            before = (await browser.ready_tab()).url
+            before = self.current_url
             await self._once(browser, lambda tab: self._load(browser, tab, address))
             await self._settle(browser)
-            tab = await browser.ready_tab()
-            if tab.loader and tab.url == before != address:
-                await self._open_elsewhere(browser, tab, address)
+            if self.current_url == before != address:
+                await self._open_elsewhere(browser, address)
 
     async def screenshot(self) -> bytes:
         """Return what is seen as a PNG of the display's size. Raises `ScreenError`."""
@@ -176,8 +175,8 @@ class Screen(AsyncClosing):
         if self._browser is not None:
             await self._clear_away(self._browser)
         browser = self._browser = await self._started()
-        if self._url is not None:
-            await self._load(browser, browser.active, self._url)
+        if (url := self._url) is not None:
+            await self._once(browser, lambda tab: self._load(browser, tab, url))
             await self._settle(browser)
         return browser
 
@@ -227,11 +226,12 @@ class Screen(AsyncClosing):
 
     async def _once(self, browser: Browser, do: Callable[[Tab], Awaitable[None]]) -> None:
         """Do something with the tab that is seen, which may close or hang meanwhile: then it is not done again."""
-        tab = await browser.ready_tab()
         try:
-            await do(tab)
-        except TimeoutError:
-            await self._given_up(browser, tab)
+            tab = await browser.ready_tab()
+            try:
+                await do(tab)
+            except TimeoutError:
+                await self._given_up(browser, tab)
         except (TabClosed, BrowserLost):
             pass  # the picture shows what there is
         except Refusal as error:
@@ -246,11 +246,12 @@ class Screen(AsyncClosing):
         """Do something with the tab that is seen, again with the next one if that closes or hangs."""
         for _ in range(TRIES):
             browser = await self._running()
-            tab = await browser.ready_tab()
             try:
-                return await do(tab)
-            except TimeoutError:
-                await self._given_up(browser, tab)
+                tab = await browser.ready_tab()
+                try:
+                    return await do(tab)
+                except TimeoutError:
+                    await self._given_up(browser, tab)
             except (Refusal, BrowserLost):  # it closed, or crashed and is loaded anew
                 await self._settle(browser)
         raise ScreenError("the browser does not work: it ends again and again")
@@ -293,23 +294,22 @@ class Screen(AsyncClosing):
         if not done.get("isDownload"):
             self._notes.add(f"{address} could not be opened: {fault}.")
 
-    async def _open_elsewhere(self, browser: Browser, tab: Tab, address: str) -> None:
+    async def _open_elsewhere(self, browser: Browser, address: str) -> None:
         """Open an address in a new tab if the page of this one has kept it from being opened, by loading itself anew
         again and again."""
-        loader = tab.loader
 
-        async def look(tab: Tab) -> None:
-            nonlocal loader
+        async def leave(tab: Tab) -> None:
+            if not tab.loader:
+                return
             tree = (await browser.devtools.call("Page.getFrameTree", {}, tab.session))["frameTree"]
             assert isinstance(tree, dict) and isinstance(tree["frame"], dict)
-            loader = str(tree["frame"]["loaderId"])
+            if tree["frame"]["loaderId"] != tab.loader:
+                self._notes.add(KEPT.format(tab.url))
+                await browser.close_tab(tab)
+                await self._load(browser, await browser.ready_tab(), address)
 
-        await self._once(browser, look)
-        if loader != tab.loader:
-            self._notes.add(KEPT.format(tab.url))
-            await browser.close_tab(tab)
-            await self._once(browser, lambda tab: self._load(browser, tab, address))
-            await self._settle(browser)
+        await self._once(browser, leave)
+        await self._settle(browser)
 
     async def _settle(self, browser: Browser) -> None:
         """Wait until what was begun is seen: the next frame, and the pages that are being loaded."""
