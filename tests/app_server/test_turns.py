@@ -271,6 +271,26 @@ async def test_a_compaction_is_interrupted_and_not_steered(tmp_path: Path) -> No
             gate.open()
 
 
+async def test_a_sub_agent_is_a_thread_of_its_own_that_asks(tmp_path: Path) -> None:
+    script: list[Any] = [dict(function_call("spawn_agent", {"message": "beta"})), "Done."]
+    with ScriptedModel(script) as model:
+        model.play(execute("touch a", 9_000), "Child done.", when="beta")
+        async with piped(configure_in(tmp_path, model.base_url)) as client:
+            thread = await client.start(approvalPolicy="untrusted", config={"features.multi_agent": True})
+            client.answers["item/commandExecution/requestApproval"] = lambda params: {"decision": "accept"}
+            await client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "alpha"}])
+            asked = await client.notified("item/commandExecution/requestApproval")
+            child = asked["threadId"]
+            begun = [one["params"]["thread"] for one in client.said if one.get("method") == "thread/started"]
+            assert [(one["id"], one["parentThreadId"]) for one in begun] == [(thread, None), (child, thread)]
+            ended = await client.notified("turn/completed", threadId=child)
+            assert ended["turn"]["items"][0]["text"] == "Child done." and (tmp_path / "work" / "a").exists()
+            assert (await client.notified("serverRequest/resolved"))["threadId"] == child
+            waits = {"type": "active", "activeFlags": ["waitingOnApproval"]}
+            await client.notified("thread/status/changed", threadId=child, status=waits)
+            of_schema(client)
+
+
 async def test_settings_come_with_a_thread_or_a_turn_and_hold_from_then_on(tmp_path: Path) -> None:
     with ScriptedModel(["One.", execute("touch a", 9_000), "Two.", execute("touch b", 9_000), "Three."]) as model:
         async with piped(configure_in(tmp_path, model.base_url)) as client:

@@ -7,9 +7,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+OPEN_FILES = 65_536
+"""Files and connections that a server may have open: far more than one process serves."""
+
 
 class Interrupted(KeyboardInterrupt):
     """The work was interrupted by Ctrl-C or a signal; everything was closed."""
+
+
+def allow_open_files() -> None:
+    """Let this process open as many files as it may: a stream takes two, a sandbox eight, and many systems begin with
+    1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:

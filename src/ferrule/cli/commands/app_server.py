@@ -20,7 +20,7 @@ from ferrule.cli.options import (
     configuration,
     sources_of,
 )
-from ferrule.cli.running import run_interruptibly, run_until_signal
+from ferrule.cli.running import allow_open_files, run_interruptibly, run_until_signal
 from ferrule.cli.tokens import client_token
 from ferrule.config import Configuration, Layer, load
 from ferrule.protocol.errors import UsageError
@@ -45,6 +45,7 @@ def main(arguments: list[str]) -> int:
         refuse_nesting(settings.sandbox_policy)
     token, bind = _token(options), Bind.read(options.bind or DEFAULT_BIND)
     configure = partial(_configure, options)
+    allow_open_files()
     if token is None:
         if sys.stdin.isatty():
             print(BY_HAND, file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ferrule.cli.exit_codes import DONE
 from ferrule.cli.gateway_state import needs_extra, state_file
 from ferrule.cli.options import Parser, add_config_flag, add_model_flags, configuration
+from ferrule.cli.running import allow_open_files
 from ferrule.config import ferrule_home
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
@@ -31,9 +32,6 @@ USAGE = """\
 ferrule serve [OPTION]...
        ferrule serve keys add NAME|list|remove NAME
        ferrule serve check --base-url URL [OPTION]..."""
-
-OPEN_FILES = 65_536
-"""Files and connections that the server may have open: far more than one process serves."""
 
 NEW_OBJECTS = 20_000
 """Objects, more than have gone, after which the garbage collector looks for those that refer to each other: some ten
@@ -67,16 +65,6 @@ def _serve(arguments: list[str]) -> int:
     return DONE
 
 
-def _allow_connections() -> None:
-    """Let this process open as many files as it may: each stream takes two, and many systems begin with 1,024."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 async def _until_signal(settings: Settings, bind: Bind) -> None:
     from ferrule.doors.gateway.serve import serve
     from ferrule.store import StoreInUse
@@ -100,7 +88,7 @@ def _collect_less() -> None:
 
 
 def _tell(url: str) -> None:
-    _allow_connections()
+    allow_open_files()
     _collect_less()
     print(f"ferrule serves {url}", file=sys.stderr, flush=True)
 

@@ -32,7 +32,7 @@ from ferrule.doors.app_server.rpc import (
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import Shape
 from ferrule.doors.app_server.shapes.requests import InitializeParams, InitializeResult
-from ferrule.doors.app_server.shapes.told import Told
+from ferrule.doors.app_server.shapes.told import Asking, Told
 from ferrule.doors.app_server.threads import OpenThread
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import DynamicToolCallRequest
@@ -68,7 +68,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
     thread: OpenThread
     question: Waiting
-    params: Told
+    params: Asking
 
 
 class Connection:
@@ -117,7 +117,7 @@ class Connection:
         if params.method not in self._unwanted:
             self.outbox.offer(notice_line(params))
 
-    def ask(self, thread: OpenThread, question: Waiting, params: Told) -> None:
+    def ask(self, thread: OpenThread, question: Waiting, params: Asking) -> None:
         """Send a request; its answer goes to `thread`."""
         request_id, self._next = self._next, self._next + 1
         self._asked[request_id] = _Asked(thread, question, params)
@@ -261,7 +261,7 @@ class Connection:
     def _resolve(self, request_id: int) -> None:
         asked = self._asked.pop(request_id)
         if not isinstance(asked.question, DynamicToolCallRequest):
-            self.tell(told.Resolved(thread_id=asked.thread.id, request_id=request_id))
+            self.tell(told.Resolved(thread_id=asked.params.thread_id, request_id=request_id))
 
 
 def _read(kind: type[Any], call: Call) -> Any:

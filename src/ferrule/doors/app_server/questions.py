@@ -7,7 +7,7 @@ import msgspec
 from ferrule.doors.app_server.making import now_ms
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.items import ContentImage, UnknownAction
-from ferrule.doors.app_server.shapes.told import Told
+from ferrule.doors.app_server.shapes.told import Asking
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
 from ferrule.protocol.events import DynamicToolCallRequest, ElicitationRequest, ExecApproval, UserInputRequest
@@ -26,7 +26,7 @@ _DECISIONS = {
 _NAMES = {decision: name for name, decision in _DECISIONS.items()}
 
 
-def asked(question: Waiting, thread_id: str, turn_id: str) -> Told:
+def asked(question: Waiting, thread_id: str, turn_id: str) -> Asking:
     """Return the request to the client that asks a question."""
     match question:
         case ExecApproval():
@@ -54,7 +54,7 @@ def asked(question: Waiting, thread_id: str, turn_id: str) -> Told:
             )
 
 
-def _approval(question: ExecApproval, thread_id: str, turn_id: str) -> Told:
+def _approval(question: ExecApproval, thread_id: str, turn_id: str) -> Asking:
     item = question.call_id
     if question.kind == "patch":
         return told.FileApproval(
@@ -138,7 +138,7 @@ def _user_questions(question: UserInputRequest) -> tuple[told.UserQuestion, ...]
     )
 
 
-def answer_to(question: Waiting, params: Told, result: msgspec.Raw | None) -> Answer:
+def answer_to(question: Waiting, params: Asking, result: msgspec.Raw | None) -> Answer:
     """Return what the client answered to `params`; what is no answer is a no."""
     try:
         if result is None:

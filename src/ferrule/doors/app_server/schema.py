@@ -34,8 +34,8 @@ def _messages() -> Iterator[tuple[type, str, str, type | None]]:
     yield InitializeParams, "ClientRequest", "initialize", InitializeResult
     for method, served in METHODS.items():
         yield served.params, "ClientRequest", method, served.result
-    for told, answer in ASKED.items():
-        yield told, "ServerRequest", told.method, answer
+    for asked, answer in ASKED.items():
+        yield asked, "ServerRequest", asked.method, answer
     for told in NOTIFICATIONS:
         yield told, "ServerNotification", told.method, None
 

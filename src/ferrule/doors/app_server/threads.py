@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -59,7 +59,7 @@ class Client(Sink, Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def name(self) -> str: ...
-    def ask(self, thread: "OpenThread", question: Waiting, params: told.Told) -> None: ...
+    def ask(self, thread: "OpenThread", question: Waiting, params: told.Asking) -> None: ...
     def waiting(self, thread: "OpenThread") -> list[Waiting]: ...
     def withdraw(self, thread: "OpenThread", is_over: Callable[[Waiting], bool]) -> None: ...
 
@@ -120,7 +120,7 @@ class OpenThread:
     @property
     def status(self) -> ThreadStatus:
         """How the thread is."""
-        return Active(active_flags=_flags(self._client.waiting(self))) if self.is_working else Idle()
+        return Active(active_flags=self._flags(self.id)) if self.is_working else Idle()
 
     def _equip(self) -> None:
         """Give a session that was opened what it does not get from its settings."""
@@ -266,19 +266,30 @@ class OpenThread:
         if isinstance(question, ExecApproval):
             translation.take(question)
         if not isinstance(question, DynamicToolCallRequest):
-            self.translation.status(_flags((*self._client.waiting(self), question)))
+            translation.status(self._flags(translation.thread_id, question))
         params = asked(question, translation.thread_id, translation.turn_id)
         self._client.ask(self, question, params)
 
     def answer(self, question: Waiting, answer: Answer) -> None:
         """Take the client's answer."""
         if not isinstance(question, DynamicToolCallRequest):
-            self.translation.status(_flags(self._client.waiting(self)))
+            translation = self._translation(question.agent_id)
+            translation.status(self._flags(translation.thread_id))
         self.talk.answer(question.request_id, answer)
 
     def _is_over(self, question: Waiting) -> bool:
         """Whether a question waits no longer: it was withdrawn, or its call has ended."""
         return self.talk.session is None or not self.talk.session.is_waiting(question)
+
+    def _flags(self, thread_id: str, *more: Waiting) -> tuple[ActiveFlag, ...]:
+        """Return what a thread waits for: this one, or a sub-agent's."""
+        flags: dict[ActiveFlag, None] = {}
+        for question in (*self._client.waiting(self), *more):
+            if isinstance(question, DynamicToolCallRequest) or (question.agent_id or self.id) != thread_id:
+                continue
+            approval = isinstance(question, ExecApproval)
+            flags["waitingOnApproval" if approval else "waitingOnUserInput"] = None
+        return tuple(flags)
 
     # The thread as an object
 
@@ -326,14 +337,3 @@ class OpenThread:
             await end_tasks([self._working])
             with suppress(asyncio.CancelledError, FerruleError):
                 self._working.result()
-
-
-def _flags(waiting: Iterable[Waiting]) -> tuple[ActiveFlag, ...]:
-    """Return what a thread waits for."""
-    flags: dict[ActiveFlag, None] = {}
-    for question in waiting:
-        if isinstance(question, ExecApproval):
-            flags["waitingOnApproval"] = None
-        elif isinstance(question, UserInputRequest | ElicitationRequest):
-            flags["waitingOnUserInput"] = None
-    return tuple(flags)

@@ -16,11 +16,13 @@ class Told(Shape, frozen=True, kw_only=True):
     method: ClassVar[str]
 
 
-class _OfThread(Told, frozen=True, kw_only=True):
+class OfThread(Told, frozen=True, kw_only=True):
+    """A message about a thread."""
+
     thread_id: str
 
 
-class _OfTurn(_OfThread, frozen=True, kw_only=True):
+class _OfTurn(OfThread, frozen=True, kw_only=True):
     turn_id: str
 
 
@@ -51,7 +53,7 @@ class ThreadStarted(Told, frozen=True, kw_only=True):
     thread: Thread
 
 
-class StatusChanged(_OfThread, frozen=True, kw_only=True):
+class StatusChanged(OfThread, frozen=True, kw_only=True):
     """A thread began or ended work, or waits for an answer."""
 
     method = "thread/status/changed"
@@ -65,39 +67,39 @@ class TokenUsageUpdated(_OfTurn, frozen=True, kw_only=True):
     token_usage: ThreadTokenUsage
 
 
-class NameUpdated(_OfThread, frozen=True, kw_only=True):
+class NameUpdated(OfThread, frozen=True, kw_only=True):
     """A thread has another name."""
 
     method = "thread/name/updated"
     thread_name: str | None = None
 
 
-class Archived(_OfThread, frozen=True, kw_only=True):
+class Archived(OfThread, frozen=True, kw_only=True):
     """A thread was archived."""
 
     method = "thread/archived"
 
 
-class Deleted(_OfThread, frozen=True, kw_only=True):
+class Deleted(OfThread, frozen=True, kw_only=True):
     """A thread was deleted."""
 
     method = "thread/deleted"
 
 
-class Closed(_OfThread, frozen=True, kw_only=True):
+class Closed(OfThread, frozen=True, kw_only=True):
     """A thread is not open any more."""
 
     method = "thread/closed"
 
 
-class TurnStarted(_OfThread, frozen=True, kw_only=True):
+class TurnStarted(OfThread, frozen=True, kw_only=True):
     """A turn runs."""
 
     method = "turn/started"
     turn: Turn
 
 
-class TurnCompleted(_OfThread, frozen=True, kw_only=True):
+class TurnCompleted(OfThread, frozen=True, kw_only=True):
     """A turn has ended, well or not."""
 
     method = "turn/completed"
@@ -211,7 +213,7 @@ class McpStatus(Told, frozen=True, kw_only=True):
     thread_id: str | None = None
 
 
-class Resolved(_OfThread, frozen=True, kw_only=True):
+class Resolved(OfThread, frozen=True, kw_only=True):
     """A request of the server has its answer, or needs none any more."""
 
     method = "serverRequest/resolved"
@@ -293,7 +295,7 @@ class UserInputAsked(_OfItem, frozen=True, kw_only=True):
     is_blocking: bool = True
 
 
-class ElicitationAsked(_OfThread, frozen=True, kw_only=True):
+class ElicitationAsked(OfThread, frozen=True, kw_only=True):
     """An MCP server asks the user, or a call of its tool needs approval (then `_meta` says so)."""
 
     method = "mcpServer/elicitation/request"
@@ -376,7 +378,10 @@ class ToolAnswered(Shape, frozen=True, kw_only=True):
     success: bool
 
 
-ASKED: dict[type[Told], type[Shape]] = {
+Asking = CommandApproval | FileApproval | UserInputAsked | ElicitationAsked | ToolCalled
+"""A request of the server."""
+
+ASKED: dict[type[Asking], type[Shape]] = {
     CommandApproval: CommandDecision,
     FileApproval: FileDecision,
     UserInputAsked: UserAnswered,
