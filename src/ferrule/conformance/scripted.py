@@ -16,7 +16,7 @@ from ferrule.testing import (
     shell_call,
     step,
 )
-from ferrule.testing.request import Request, call_output
+from ferrule.testing.request import Request, call_outputs
 from ferrule.testing.steps import Simple, Usage
 
 _EXACTLY = re.compile(r"exactly: (.*)")
@@ -36,7 +36,7 @@ def says(request: Request) -> Simple:
     text = request.user_text
     last = text.rpartition("\n")[2]
     tool = _forced(request.body)
-    answered = call_output(request.items[-1]) is not None
+    answered = bool(call_outputs(request.items[-1]))
     if tool is not None and not answered and (wanted := _EXACTLY.findall(text)):
         return step(_call(tool, wanted[-1]), usage=USAGE)
     if "Which word" in last and (word := _WORD.search(text)):
@@ -48,12 +48,13 @@ def says(request: Request) -> Simple:
 
 def _forced(body: Any) -> dict[str, Any] | None:
     """Return the only tool, if the model has to call one."""
-    tools = body.get("tools") or []
-    return tools[0] if tools and body.get("tool_choice") not in (None, "auto", "none") else None
+    tools, choice = body.get("tools") or [], body.get("tool_choice")
+    named = choice.get("type") if isinstance(choice, dict) else choice  # the Messages wire has an object for each
+    return tools[0] if tools and named not in (None, "auto", "none") else None
 
 
 def _call(tool: dict[str, Any], wanted: str) -> Any:
-    kind = tool["type"]
+    kind = tool.get("type", "function")
     if kind == "namespace":
         return function_call(tool["tools"][0]["name"], wanted, namespace=tool["name"])
     if kind == "custom":
