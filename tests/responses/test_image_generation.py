@@ -17,7 +17,9 @@ from ferrule.protocol.image_settings import ImageGenerationSettings
 from ferrule.protocol.specs import Wire
 from ferrule.responses.errors import ApiError
 from ferrule.store import FileRecord, Store
-from ferrule.testing import ScriptedModel, function_call
+from ferrule.testing import ScriptedModel, function_call, http_error
+from ferrule.testing.request import Request
+from ferrule.testing.steps import Simple
 from tests.image_generation.conftest import paints, server  # noqa: F401 - fixtures
 from tests.image_generation.painter import Asked, Painter, Reply, colour_at, drawn, refusal
 from tests.image_generation.test_server import no_program, png
@@ -328,3 +330,22 @@ async def test_without_a_backend_the_call_fails_once_with_the_setting(tmp_path: 
         assert ledger.not_run == ("image_generation",) and ledger.object["status"] == "completed"
         assert "image_generation.base_url is missing" in model.last_request.outputs[0].text
         assert "image_generation" not in model.last_request.tool_names
+
+
+async def test_an_upstream_that_refuses_an_image_goes_on_without_it(here: Served, paints: Painter) -> None:  # noqa: F811
+    def play(request: Request) -> Simple:
+        if b"base64," in request.raw:
+            return http_error(413, "the image exceeds the maximum size")
+        goal, colour = (2, "blue") if b"more" in request.raw else (1, "red")
+        return "Done." if request.raw.count(b"The image is made") == goal else draw(colour)
+
+    here.model.add(*[play] * 7)
+    edits = {**TOOL, "action": "edit"}
+    first = await here.ask(tools=[TOOL])
+    second = await here.ask(tools=[edits], input="more", previous_response_id=first.id)
+    assert [one.object["status"] for one in (first, second)] == ["completed"] * 2
+    assert [colours(calls(one.object)[0])[0] for one in (first, second)] == ["red", "blue"]
+    assert paints.asked[1].files["image"] == b64decode(calls(first.object)[0]["result"])
+    assert "left out because the server refused it" in here.model.last_request.raw.decode()
+    third = await here.ask(tools=[TOOL], input=picture(drawn("white")))
+    assert third.object["status"] == "failed"

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from ferrule import Agent
+from ferrule.history.images import REFUSED
 from ferrule.model.stream import ContentRefused
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
-from ferrule.session.images import DROPPED, MAX_IMAGE_BYTES, REFUSED, bounded, without_refused
+from ferrule.session.images import DROPPED, MAX_IMAGE_BYTES, bounded, without_refused
 from ferrule.tools.decorator import tool
 from tests.session.models import InProcessModel, calls, says
 

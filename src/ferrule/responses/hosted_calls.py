@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ferrule.history.images import REFUSED, without_images
+from ferrule.history.pairs import answered_id
 from ferrule.hosted.records import HeldCall
 from ferrule.hosted.tool import Held, HostedCall, HostedTool, NotReady, Opened, Scope
 from ferrule.protocol.errors import RespondToModel
@@ -133,6 +135,11 @@ class HostedCalls:
         if isinstance(view, ToolSearchCall):
             return self.search is not None
         return isinstance(view, FunctionCall) and self.has(view.namespace, view.name)
+
+    def without_images(self, items: Sequence[ResponseItem]) -> tuple[ResponseItem, ...]:
+        """Return the items with a note in the place of each image that a tool of ours has returned."""
+        ours = {item.view.call_id for item in items if isinstance(item.view, FunctionCall) and self.names(item)}
+        return tuple(without_images(item, REFUSED) if answered_id(item.view) in ours else item for item in items)
 
     def has(self, namespace: str | None, name: str) -> bool:
         """Return whether a function is one of ours."""

@@ -15,6 +15,7 @@ from ferrule.model.stream import (
     MAX_PAUSES,
     Completed,
     ContentFiltered,
+    ContentRefused,
     ContextOverflow,
     ItemAdded,
     ItemDone,
@@ -113,6 +114,8 @@ class ResponseRun:
         self._hosted = hosted
         self._usage: TokenUsage | None = None
         self._incomplete: str | None = None
+        self._is_blind = False
+        """Whether the upstream has refused images of our tools."""
         self._pauses = 0
         """Answers in a row that the upstream wants to be asked to go on with."""
         self._open: dict[str, OpenItem] = {}
@@ -245,10 +248,23 @@ class ResponseRun:
         items = shown(request.items)
         for _ in range(MAX_CUTS if self._options.truncate else 0):
             try:
-                return await self._sample(msgspec.structs.replace(request, items=items))
+                return await self._seen(msgspec.structs.replace(request, items=items))
             except ContextOverflow:
                 items = tuple(cut_to(items, int(estimate_all(items) * CUT)))
-        return await self._sample(msgspec.structs.replace(request, items=items))
+        return await self._seen(msgspec.structs.replace(request, items=items))
+
+    async def _seen(self, request: ModelRequest) -> list[_Rejected]:
+        """Send a request; where the upstream refuses it with images of our tools, without them: the client has them,
+        and the conversation keeps them."""
+        if not self._is_blind:
+            try:
+                return await self._sample(request)
+            except (ContentRefused, ContextOverflow):
+                self._is_blind = not self._open and self._hosted.without_images(request.items) != request.items
+                if not self._is_blind:
+                    raise
+        items = self._hosted.without_images(request.items)
+        return await self._sample(msgspec.structs.replace(request, items=items, lineage=None))
 
     async def _sample(self, request: ModelRequest) -> list[_Rejected]:
         """Send one request, and tell of its answer. Returns the calls that are wrong."""

@@ -21,6 +21,7 @@ from ferrule.history.compaction import (
     summary_message,
     user_message,
 )
+from ferrule.history.images import REFUSED, without_images
 from ferrule.history.tokens import Meter, estimate_all
 from ferrule.model.retry import delay_ms
 from ferrule.model.stream import (
@@ -43,7 +44,6 @@ from ferrule.protocol.thoughts import shown
 from ferrule.protocol.truncation import OutputBudget, byte_length, tokens_of_bytes, truncate_text
 from ferrule.session.bounds import RepeatWatch
 from ferrule.session.dialogue import Dialogue
-from ferrule.session.images import REFUSED, without_images
 from ferrule.session.turn_hooks import TurnHooks
 
 Trigger = Literal["auto", "manual"]

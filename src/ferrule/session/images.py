@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
-import msgspec
-
+from ferrule.history.images import REFUSED, SMALL, without_images
 from ferrule.history.pairs import answered_id
 from ferrule.images import read_header
 from ferrule.model.recipient import mark_of
-from ferrule.protocol.content import ContentPart, InputImage, InputText
+from ferrule.protocol.content import ContentPart, InputImage
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.items import (
     ComputerCallOutput,
@@ -19,16 +18,11 @@ from ferrule.protocol.items import (
     FunctionCallOutput,
     Message,
     ResponseItem,
-    make_item,
 )
-from ferrule.protocol.payload import BLANK_SCREEN
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """For all images in one request, in base64; servers accept requests of 20 MB and more."""
-SMALL = 2048
-"""Bytes of an item that is not searched for images: a note would be as large as an image in it."""
 DROPPED = "[an image was here; it was left out because there are too many: view it again if it is needed]"
-REFUSED = "[an image was here; it was left out because the server refused it]"
 
 
 def bounded(items: tuple[ResponseItem, ...], limit: int = MAX_IMAGE_BYTES) -> tuple[ResponseItem, ...]:
@@ -64,18 +58,6 @@ def without_marked(items: Iterable[ResponseItem], marks: Set[str]) -> list[Respo
     return [without_images(item, REFUSED) if marks and mark_of(item.raw) in marks else item for item in items]
 
 
-def without_images(item: ResponseItem, note: str) -> ResponseItem:
-    """Replace each image of an item by a note; return the same item if it has none."""
-    view = item.view
-    if isinstance(view, FunctionCallOutput | CustomToolCallOutput) and _has_image(view.output):
-        return make_item(msgspec.structs.replace(view, output=_noted(view.output, note)))
-    if isinstance(view, Message) and _has_image(view.content):
-        return make_item(msgspec.structs.replace(view, content=_noted(view.content, note)))
-    if isinstance(view, ComputerCallOutput) and len(item.raw) >= SMALL:
-        return make_item(msgspec.structs.replace(view, output=BLANK_SCREEN))
-    return item
-
-
 def _is_users(item: ResponseItem) -> bool:
     return isinstance(item.view, Message) and item.view.role != "assistant"
 
@@ -94,15 +76,6 @@ def _image_bytes(item: ResponseItem) -> int:
     if isinstance(content, str):
         return 0
     return sum(len(part.image_url or "") for part in content if isinstance(part, InputImage))
-
-
-def _has_image(content: str | tuple[ContentPart, ...]) -> bool:
-    return not isinstance(content, str) and any(isinstance(part, InputImage) for part in content)
-
-
-def _noted(content: str | tuple[ContentPart, ...], note: str) -> tuple[ContentPart, ...]:
-    parts = () if isinstance(content, str) else content
-    return tuple(InputText(note) if isinstance(part, InputImage) else part for part in parts)
 
 
 def image_input(source: str | bytes | os.PathLike[str]) -> InputImage:

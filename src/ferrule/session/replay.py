@@ -8,10 +8,11 @@ from typing import BinaryIO
 import msgspec
 
 from ferrule.history.compaction import compacted, is_opening, summary_message, units
+from ferrule.history.images import SMALL
 from ferrule.model.lessons import Lesson, latest
 from ferrule.model.recipient import ANYWHERE, family_of
 from ferrule.protocol.items import Compaction, Message, Origin, Reasoning, ResponseItem, UnknownItem, read_item
-from ferrule.session.images import SMALL, bounded
+from ferrule.session.images import bounded
 from ferrule.session.lines import (
     Checkpoint,
     Compacted,
