@@ -46,6 +46,8 @@ class Pipes:
         self._lines = b""
         self._id = 0
         self.serving: asyncio.Task[None] | None = None
+        self.source = -1
+        """The door's end of what is sent."""
 
     async def send(self, line: bytes) -> None:
         await run_blocking(_write_all, self._into, line)
@@ -99,6 +101,12 @@ class Pipes:
             os.close(self._into)
             self._into = -1
 
+    def close_source(self) -> None:
+        """Close the door's end: whoever still writes is told."""
+        if self.source >= 0:
+            os.close(self.source)
+            self.source = -1
+
     def stop_listening(self) -> None:
         if self._out_of >= 0:
             os.close(self._out_of)
@@ -126,6 +134,7 @@ async def piped(folder: Path, model: ScriptedModel) -> AsyncIterator[Pipes]:
     source, into = os.pipe()
     out_of, sink = os.pipe()
     pipes = Pipes(into, out_of, folder)
+    pipes.source = source
     pipes.serving = asyncio.create_task(serve(programs, source, sink))
     try:
         yield pipes
@@ -134,7 +143,7 @@ async def piped(folder: Path, model: ScriptedModel) -> AsyncIterator[Pipes]:
         async with asyncio.timeout(20):
             await pipes.serving
         pipes.stop_listening()
-        os.close(source)
+        pipes.close_source()
         os.close(sink)
 
 
@@ -308,6 +317,23 @@ async def test_a_client_that_does_not_read_holds_up_its_turn_and_no_memory(
             await until(lambda: Measured.most > HIGH_BYTES)
             done = await pipes.answer(turn)
             assert done["result"]["stopReason"] == "end_turn"
+    assert Measured.most < HIGH_BYTES + 100_000
+
+
+async def test_bad_lines_of_a_client_that_does_not_read_wait_in_its_own_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "Outbox", Measured)
+    monkeypatch.setattr(Measured, "most", 0)
+    with ScriptedModel([]) as model:
+        async with piped(tmp_path, model) as pipes:
+            flood = asyncio.create_task(pipes.send(b"{\n" * 1_000_000))
+            await until(lambda: Measured.most > HIGH_BYTES)
+            assert pipes.serving is not None
+            pipes.stop_listening()
+            await asyncio.wait_for(asyncio.shield(pipes.serving), 20)
+            pipes.close_source()
+            await flood
     assert Measured.most < HIGH_BYTES + 100_000
 
 

@@ -1,18 +1,12 @@
 """The SDK's transport over standard input and output: lines that are no message get an error and end nothing."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from ferrule.doors.acp.messages import TOO_MANY, NoMessage, encode_message, read_message
-from ferrule.mcp.lines import LineSplitter
+from ferrule.pipes import lines_of
 from ferrule.protocol.json_text import JsonObject
-from ferrule.stdio import Outbox, write_all
-from ferrule.tools.tasks import run_blocking
-
-CHUNK = 64 * 1024
-"""Bytes read at once: what a pipe holds."""
+from ferrule.stdio import Outbox
 
 MAX_OPEN = 256
 """Requests that are served at once: more than an editor waits for, few enough that one which floods us costs little."""
@@ -26,12 +20,11 @@ HEARD = frozenset({"session/cancel"})
 
 
 class Lines:
-    """Moves messages between the SDK and two descriptors. `receive` ends with the input, and when nobody reads what we
-    write."""
+    """Moves messages of the descriptor `source` to the SDK, and its own into the outbox. `receive` ends with the input,
+    and when nobody reads what we write."""
 
-    def __init__(self, source: int, sink: int, outbox: Outbox) -> None:
-        self._messages = _lines_of(source)
-        self._sink = sink
+    def __init__(self, source: int, outbox: Outbox) -> None:
+        self._messages = lines_of(source, outbox)
         self._outbox = outbox
         self._open: set[str | int] = set()
         self._answered = asyncio.Event()
@@ -49,7 +42,7 @@ class Lines:
                 if (found := reading.result()) is None:
                     await self._settled()
                     return None
-                if (message := self._taken(*found)) is not None:
+                if found[0].strip() and (message := self._taken(*found)) is not None:
                     return message
         finally:
             lost.cancel()
@@ -89,31 +82,5 @@ class Lines:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._answered.wait(), GRACE_S)
 
-    async def write(self) -> None:
-        """Write what is sent until cancelled, or until nobody reads it."""
-        while not self._outbox.lost.is_set():
-            lines = await self._outbox.take()
-            try:
-                await run_blocking(write_all, self._sink, b"".join(lines))
-            except OSError:
-                self._outbox.lose()
-                return
-            self._outbox.taken(lines)
-
     async def close(self) -> None:
         """Do nothing: whoever made the descriptors closes them."""
-
-
-async def _lines_of(source: int) -> AsyncIterator[tuple[bytes, bool]]:
-    """Yield the lines of a descriptor that are not empty until its end, and whether each is whole."""
-    splitter = LineSplitter()
-    try:
-        while data := await run_blocking(os.read, source, CHUNK):
-            for line, whole in splitter.feed(data):
-                if line.strip():
-                    yield line, whole
-    except OSError:  # a terminal that is gone: an end as any other
-        return
-    for line, whole in splitter.feed(b"\n"):
-        if line.strip():
-            yield line, whole

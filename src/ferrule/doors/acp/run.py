@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from ferrule.doors.acp.agent import Agent, Programs
 from ferrule.doors.acp.lines import Lines
 from ferrule.doors.acp.messages import encode_message
+from ferrule.pipes import send_waiting
 from ferrule.stdio import Outbox, standard_streams
 from ferrule.tools.tasks import end_tasks
 
@@ -29,7 +30,7 @@ async def serve_pipes(programs: Programs) -> None:
 async def serve(programs: Programs, source: int, sink: int) -> None:
     """Serve the client at two descriptors. See `serve_pipes`."""
     outbox = Outbox()
-    lines = Lines(source, sink, outbox)
+    lines = Lines(source, outbox)
 
     def show(session_id: str, update: BaseModel) -> None:
         note = SessionNotification(session_id=session_id, update=cast(Any, update))
@@ -37,7 +38,7 @@ async def serve(programs: Programs, source: int, sink: int) -> None:
         outbox.put(encode_message({"jsonrpc": "2.0", "method": method, "params": serialize_params(note)}))
 
     agent = Agent(programs, show, outbox.room)
-    writing = asyncio.create_task(lines.write())
+    writing = asyncio.create_task(send_waiting(outbox, sink))
     connection = AgentSideConnection(cast(Any, agent), lines, listening=False, use_unstable_protocol=True)
     try:
         await connection.listen()
