@@ -253,10 +253,26 @@ async def test_a_tool_that_is_not_declared_any_more_is_gone(chat: Served) -> Non
 
 
 async def test_a_deferred_tool_may_be_called_unasked(chat: Served, server: Remote) -> None:
-    chat.model.add([function_call("mcp__docs__echo", {"text": "hi"})], [function_call("get_weather", {"city": "Rome"})])
-    ledger = await chat.ask(tools=[SEARCH, DOCS, WEATHER | LATER])
-    assert kinds(ledger) == ["mcp_list_tools", "mcp_call", "function_call"]
+    ours, first, second = function_call("mcp__docs__echo", {"text": "hi"}), "get_weather", "crm__list_orders"
+    chat.model.add([ours], [function_call(first, {"city": "Rome"}), function_call(second, {"id": "7"})])
+    ledger = await chat.engine.open(asked(tools=[SEARCH, DOCS, CRM, WEATHER | LATER]))
+    check_stream(await events_of(ledger), ledger.object)
+    assert kinds(ledger) == ["mcp_list_tools", "mcp_call", "function_call", "function_call"]
+    called = [(item["namespace"], item["name"]) for item in ledger.object["output"][2:]]
+    assert called == [("get_weather", "get_weather"), ("crm", "list_orders")]
     assert server.methods == ["tools/list", "tools/call"]
+
+
+async def test_a_freeform_tool_is_found_with_its_grammar(chat: Served) -> None:
+    form = {"type": "grammar", "syntax": "regex", "definition": "[0-9]+"}
+    year = {"type": "custom", "name": "year", "description": "Go to a year", "format": form} | LATER
+    chat.model.add(
+        [search("year")], [function_call("year", {"input": "soon"})], [function_call("year", {"input": "1984"})]
+    )
+    ledger = await chat.ask(tools=[SEARCH, year])
+    found, call = ledger.object["output"][1:]
+    assert (found["tools"][0]["type"], found["tools"][0]["format"]) == ("custom", form)
+    assert (call["type"], call["name"], call["input"]) == ("custom_tool_call", "year", "1984")
 
 
 async def test_approvals_of_what_was_found(chat: Served) -> None:

@@ -326,8 +326,8 @@ class ResponseRun:
             self._keep(event.item_id, ledger.add_item(kind, {"summary": []}, event.item_id))
         elif kind in ("function_call", "custom_tool_call") and not self._is_checked(event.namespace, event.name or ""):
             field = "arguments" if kind == "function_call" else "input"
-            space = self._plan.space_of(event.name or "", event.namespace)
-            named = {"name": event.name, "call_id": event.call_id, **_spaced(space), field: ""}
+            space, name = self._plan.callee(event.namespace, event.name or "")
+            named = {"name": name, "call_id": event.call_id, **_spaced(space), field: ""}
             self._keep(event.item_id, ledger.add_item(kind, named))
         elif event.begun and not self._is_replaced(kind):
             self._keep(event.item_id, ledger.add_item(kind, self._fields(event.begun), event.item_id))
@@ -423,7 +423,8 @@ class ResponseRun:
         status = {"status": "incomplete"} if fields.get("status") == "incomplete" else {}
         fields = self._fields(item.raw) | status
         if isinstance(view, FunctionCall | CustomToolCall):
-            fields |= _spaced(self._plan.space_of(view.name, view.namespace))
+            space, name = self._plan.callee(view.namespace, view.name)
+            fields |= {"name": name, **_spaced(space)}
         if kind == "reasoning" and not self._options.encrypted:
             fields.pop("encrypted_content", None)
         return kind, fields

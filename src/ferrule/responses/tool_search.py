@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from ferrule.mcp.names import qualified_name
+from ferrule.model.adapt import wire_name
 from ferrule.protocol.items import ResponseItem, ToolSearchCall, ToolSearchOutput, read_item
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.specs import FreeformTool, NamespaceTool, ResponsesApiTool, ToolSearchTool, ToolSpec
@@ -89,11 +90,19 @@ class Search(msgspec.Struct, frozen=True, dict=True):
         known = self._by_key
         return tuple(known[key].spec for key in dict.fromkeys(keys) if key in known)
 
-    def space_of(self, name: str) -> str | None:
-        """Return the namespace in which the client gets calls of a function that the model knows without one: those of
-        a deferred function have its own name there, by which clients tell that it was searched for."""
+    def callee(self, name: str) -> tuple[str | None, str]:
+        """Return the namespace and the name under which the client gets a call that the model made without one. That
+        of a deferred function is its own name, by which clients tell that it was searched for; a tool of a namespace
+        that is called before it was found is not known by its name on the wire yet."""
         known = self._by_key.get((None, name))
-        return name if known is not None and known.tool.space is None else None
+        if known is not None and known.tool.space is None:
+            return name, name
+        return self._by_flat_name.get(name, (None, name))
+
+    @cached_property
+    def _by_flat_name(self) -> Mapping[str, tuple[str | None, str]]:
+        spaced = [one.tool for one in self.tools if isinstance(one.spec, NamespaceTool)]
+        return {wire_name(tool.flat_name): tool.key for tool in spaced}
 
     @cached_property
     def _by_key(self) -> Mapping[ToolKey, Later]:
@@ -143,7 +152,7 @@ def ran_here(call: ResponseItem) -> ResponseItem:
 def as_told(items: Sequence[JsonObject], labels: Container[str], spaces: Container[str]) -> list[JsonObject]:
     """Return a client's items with the searches that a server ran as the model knows them: the API gives these no
     `call_id`, and an output follows its call. `labels` are those of MCP servers, whose tools are functions; `spaces`
-    are namespaces, and a call in another one of its function's name is in none (see `Search.space_of`)."""
+    are namespaces, and a call in another one of its function's name is in none (see `Search.callee`)."""
     waiting: list[str] = []
     found: list[JsonObject] = []
     for item in items:

@@ -86,9 +86,9 @@ class ToolPlan(msgspec.Struct, frozen=True):
         later = () if self.search is None else (one.spec for one in self.search.tools)
         return frozenset(spec.name for spec in (*self.specs, *later) if isinstance(spec, NamespaceTool))
 
-    def space_of(self, name: str, namespace: str | None) -> str | None:
-        """Return the namespace that a call has for the client; see `Search.space_of`."""
-        return self.search.space_of(name) if namespace is None and self.search is not None else namespace
+    def callee(self, namespace: str | None, name: str) -> tuple[str | None, str]:
+        """Return the namespace and the name that a call has for the client; see `Search.callee`."""
+        return self.search.callee(name) if namespace is None and self.search is not None else (namespace, name)
 
     def called(self, function: str) -> str:
         """Return the name by which the model knows a function of ours."""
