@@ -130,6 +130,8 @@ async def test_what_is_found_is_told_and_can_be_called(here: Served, wire: Wire)
     assert "crm (2 tools): Customers and their orders" in json.dumps(first["tools"])
     assert "get_weather" in json.dumps(first["tools"])
     assert answers(second) == [[called]]
+    if wire == "responses":  # to the model's server this one is the client
+        assert [item.get("execution") for item in second["input"][1:]] == ["client", "client"]
     before = ["tool_search", "crm" if wire == "responses" else "crm__ping"]
     assert names(first) == before
     assert names(second) == (before if wire == "responses" else [*before, "crm__list_orders"])
