@@ -126,7 +126,7 @@ async def test_what_is_found_is_told_and_can_be_called(here: Served, wire: Wire)
     (found,) = group["tools"]
     assert (found["name"], found["parameters"], found["defer_loading"]) == ("list_orders", PARAMETERS, True)
     assert (wanted["type"], wanted["namespace"], wanted["name"]) == ("function_call", "crm", "list_orders")
-    first, second = (request.body for request in here.model.requests)
+    first, second = (dict[str, Any](request.body) for request in here.model.requests)
     assert "crm (2 tools): Customers and their orders" in json.dumps(first["tools"])
     assert "get_weather" in json.dumps(first["tools"])
     assert answers(second) == [[called]]
