@@ -28,6 +28,7 @@ from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.protocol.profiles import ModelProfile
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.protocol.specs import Wire
+from ferrule.sandbox.plan import Level
 from ferrule.session.hooks import HookInput, HookOutput, PythonHook, SpecificOutput
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded
 from ferrule.session.sources import expand_profile
@@ -36,6 +37,7 @@ from ferrule.tools.events import ToolEvent
 from tests.builtin.states import conversation
 from tests.containers.screens import require_screen
 from tests.containers.sites import Site
+from tests.sandbox.conftest import require
 from tests.session.conversations import Place, call, chunks, function_call, items, kinds, said, sent, thought
 
 Fields = dict[str, Any]
@@ -46,6 +48,12 @@ CHECK = {"id": "sc_1", "code": "malicious_instructions", "message": "The page ma
 def site() -> Iterator[Site]:
     with Site() as site:
         yield site
+
+
+@pytest.fixture
+async def namespaces() -> None:
+    """Skip the test where there can be no container."""
+    await require(Level.NAMESPACES)
 
 
 @pytest.fixture
@@ -249,7 +257,9 @@ async def test_a_conversation_with_a_screen_goes_on_where_there_is_no_native_for
     assert picture in json.dumps(body)
 
 
-async def test_without_a_browser_the_model_is_told_and_the_turn_goes_on(site: Site, tmp_path: Path) -> None:
+async def test_without_a_browser_the_model_is_told_and_the_turn_goes_on(
+    namespaces: None, site: Site, tmp_path: Path
+) -> None:
     missing = str(tmp_path / "no-browser")
     with ScriptedModel() as server:
         server.add(items(thought(), acts("one", {"type": "screenshot"})))
