@@ -92,6 +92,13 @@ def test_a_patch_is_asked_about_with_line_numbers_and_what_is_hidden_is_counted(
     assert texts[-7:-5] == ["150 + more", "in /work"]
 
 
+def test_of_a_file_whose_content_nobody_knows_yet_the_words_are_shown() -> None:
+    text = f"image_generation: a map of {'x' * 200}\nA new file: a-map.png"
+    question = asked(text, kind="patch", changes=(FileChange("add", "a-map.png"),), reason=None)
+    shown = "".join(line.strip() for line in check(approval_rows(question, 0, 60, 23), 60, 23))
+    assert f"image_generation: a map of {'x' * 200}" in shown and "A new file: a-map.png" in shown
+
+
 async def test_the_diff_of_a_patch_that_waits_has_line_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(1, 13)))
     patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n 10\n-11\n+eleven\n*** End Patch"

@@ -186,6 +186,11 @@ class ExecApproval(_Event, frozen=True, tag="exec_approval"):
     changes: tuple[FileChange, ...] = ()
     """What a patch changes, file by file, for a front end that shows it as a diff; nothing in it is escaped."""
 
+    @property
+    def shows_changes(self) -> bool:
+        """Whether the changes say what becomes of the files. Where they do not, `text` is what to read."""
+        return any(one.unified_diff or one.old_text or one.new_text for one in self.changes)
+
 
 class NetworkRefused(_Event, frozen=True, tag="network.refused"):
     """A confined command could not reach a host, because of its list of domains, a rule, or the user's answer."""

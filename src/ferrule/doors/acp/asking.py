@@ -74,7 +74,7 @@ def call_of(question: ExecApproval, call_id: str, cwd: str) -> ToolCallUpdate:
     """Return the call that is asked about, with all that will happen in it."""
     why = f"\n\n{safe(question.reason)}" if question.reason else ""
     where = f"\n\nin {question.cwd}" if question.cwd else ""
-    text = safe(question.reason or "") if question.changes else f"{fenced(question.text)}{where}{why}"
+    text = safe(question.reason or "") if question.shows_changes else f"{fenced(question.text)}{where}{why}"
     return ToolCallUpdate(
         tool_call_id=call_id,
         title=title_of(question),

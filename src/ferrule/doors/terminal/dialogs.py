@@ -88,7 +88,7 @@ def approval_rows(question: ExecApproval, chosen: int, width: int, height: int, 
     if room - len(reason) - len(place) < PLACE_ROWS:
         place = []
     room -= len(reason) + len(place)
-    if question.changes:
+    if question.shows_changes:
         body = fitted_diff(question.changes, width, room)
     else:
         text = fitted(question.text, width - 2, room)
