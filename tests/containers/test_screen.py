@@ -22,6 +22,7 @@ from ferrule.containers.screen import (
 )
 from ferrule.containers.screen import browser as browser_module
 from ferrule.containers.screen import screen as screen_module
+from ferrule.containers.screen.hands import NOT_SENT
 from ferrule.containers.screen.screen import RESTARTED, RESTARTED_TWICE
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.errors import UsageError
@@ -292,17 +293,29 @@ async def test_a_page_that_loads_itself_anew_can_be_left(screen: Screen, site: S
     assert screen.current_url == site.url("/later")
 
 
-async def test_crashes(screen: Screen, site: Site) -> None:
-    page = site.url("/book")
-    await screen.open_url(page)
+async def book(screen: Screen, site: Site) -> str:
+    """Book, and return the address of the page that a sent form has led to."""
+    await screen.open_url(site.url("/confirm?name=Ada&day=Monday"))
+    await do(screen, type="click", x=60, y=220)
+    await told(screen)
+    assert screen.current_url == site.url("/done")
+    return screen.current_url
+
+
+async def test_crashes_send_no_form_twice(screen: Screen, site: Site) -> None:
+    page, booked = await book(screen, site), len(site.booked)
     assert await killed(screen, "--type=renderer") == (f"The page {page} crashed, and is loaded anew.",)
     assert screen.current_url == page
     assert await killed(screen, "--type=renderer") == (f"The page {page} crashed again, and was closed.",)
-    await screen.open_url(page)
+    assert len(site.booked) == booked
+    await book(screen, site)
+    await do(screen, type="keypress", keys=["F5"])
+    assert await told(screen) == (NOT_SENT,)
     assert await killed(screen, "--remote-debugging-pipe") == (RESTARTED,)
     assert screen.current_url == page
     assert await killed(screen, "--remote-debugging-pipe") == (RESTARTED_TWICE.format(page),)
     assert screen.current_url == "about:blank"
+    assert len(site.booked) == booked + 1
 
 
 KILLED = """

@@ -246,7 +246,7 @@ class Browser:
         self.devtools.forget(tab.session)
         if tab.crashes == 1:
             self._notes.add(f"The page {tab.url} crashed, and is loaded anew.")
-            self.devtools.send("Page.reload", {}, tab.session)
+            self.devtools.send("Page.navigate", {"url": tab.url}, tab.session)  # a reload sends forms again
         else:
             self._notes.add(f"The page {tab.url} crashed again, and was closed.")
             self.devtools.send("Page.navigate", {"url": BLANK}, tab.session)

@@ -8,10 +8,12 @@ from ferrule.containers.screen.browser import Browser, Tab
 from ferrule.containers.screen.inputs import Command
 from ferrule.containers.screen.keys import read_keys
 from ferrule.containers.screen.notes import Notes
+from ferrule.protocol.json_text import JsonObject
 
 WAIT_S = 1.0
 """As long as one `wait` takes: models repeat it."""
 DRAG = "Input.dispatchDragEvent"
+NOT_SENT = "The page came from a form, which was not sent again: its address was opened."
 
 
 class Hands:
@@ -52,7 +54,7 @@ class Hands:
             case "alt+arrowright":
                 await self._travel(tab, 1)
             case "f5" | "control+r":
-                await self._devtools.call("Page.reload", {}, tab.session)
+                await self._load_anew(tab)
             case "control+w":
                 await self._browser.close_tab(tab)
             case "control+t":
@@ -83,14 +85,29 @@ class Hands:
                 await self._send(tab, (DRAG, {"type": kind, "x": last.x, "y": last.y, "data": tab.dragged[0]}))
         await self._send(tab, *inputs.drag_end(action, held))
 
-    async def _travel(self, tab: Tab, step: int) -> None:
-        """Go through the history of a tab."""
+    async def _load_anew(self, tab: Tab) -> None:
+        """Load a page anew, without sending a form again that it may have come from."""
+        entry = await self._entry(tab, 0)
+        if entry is not None and entry["transitionType"] == "form_submit":
+            self._notes.add(NOT_SENT)
+            await self._devtools.call("Page.navigate", {"url": tab.url}, tab.session)
+        else:
+            await self._devtools.call("Page.reload", {}, tab.session)
+
+    async def _entry(self, tab: Tab, step: int) -> JsonObject | None:
+        """Return an entry of a tab's history, so many steps from the present one; None if there is none."""
         history = await self._devtools.call("Page.getNavigationHistory", {}, tab.session)
         entries, index = history["entries"], history["currentIndex"]
         assert isinstance(entries, list) and isinstance(index, int)
         if not 0 <= index + step < len(entries):
-            self._notes.add(f"There is no page to go {'back' if step < 0 else 'forward'} to.")
-            return
+            return None
         entry = entries[index + step]
         assert isinstance(entry, dict)
+        return entry
+
+    async def _travel(self, tab: Tab, step: int) -> None:
+        """Go through the history of a tab."""
+        if (entry := await self._entry(tab, step)) is None:
+            self._notes.add(f"There is no page to go {'back' if step < 0 else 'forward'} to.")
+            return
         await self._devtools.call("Page.navigateToHistoryEntry", {"entryId": entry["id"]}, tab.session)
