@@ -1,7 +1,6 @@
 """A client that is no friend: bad lines, floods, answers that nobody asked for, and one that goes in every state."""
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -26,48 +25,24 @@ from ferrule.protocol.settings import ModelSettings, ProviderSettings
 from ferrule.session.opening import Given
 from ferrule.stdio import HIGH_BYTES, Outbox
 from ferrule.testing import Gate, ScriptedModel, Stall, function_call, message, step
-from ferrule.tools.tasks import run_blocking
 from tests.cli.command import Place
 from tests.cli.places import cold_place
 from tests.mcp_server.served import settings_in
 from tests.processes import running, until
+from tests.raw_client import RawClient
 
 __all__ = ["cold_place"]
 
 SLEEP = "trap '' TERM HUP INT; sleep 1000; sleep 1000; :"
 
 
-class Pipes:
-    """The client's ends of two pipes."""
+class Pipes(RawClient):
+    """The client's ends of two pipes, and the door's end of what is sent."""
 
-    def __init__(self, into: int, out_of: int, folder: Path) -> None:
+    def __init__(self, into: int, out_of: int, source: int, folder: Path) -> None:
+        super().__init__(into, out_of)
+        self.source = source
         self.folder = folder
-        self._into, self._out_of = into, out_of
-        self._lines = b""
-        self._id = 0
-        self.serving: asyncio.Task[None] | None = None
-        self.source = -1
-        """The door's end of what is sent."""
-
-    async def send(self, line: bytes) -> None:
-        await run_blocking(_write_all, self._into, line)
-
-    async def say(self, **message: Any) -> None:
-        await self.send(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
-
-    async def ask(self, method: str, **params: Any) -> int:
-        self._id += 1
-        await self.say(id=self._id, method=method, params=params)
-        return self._id
-
-    async def hear(self) -> dict[str, Any]:
-        while b"\n" not in self._lines:
-            data = await run_blocking(os.read, self._out_of, 1 << 16)
-            assert data, "the server has closed its output"
-            self._lines += data
-        line, _, self._lines = self._lines.partition(b"\n")
-        heard: dict[str, Any] = json.loads(line)
-        return heard
 
     async def until(self, method: str) -> dict[str, Any]:
         """The next request or notification of a kind: the kind of an update, or a method."""
@@ -75,12 +50,6 @@ class Pipes:
             heard = await self.hear()
             kind = heard.get("params", {}).get("update", {}).get("sessionUpdate")
             if method in (kind, heard.get("method")):
-                return heard
-
-    async def answer(self, request_id: object) -> dict[str, Any]:
-        while True:
-            heard = await self.hear()
-            if "method" not in heard and heard.get("id") == request_id:
                 return heard
 
     async def result(self, method: str, **params: Any) -> Any:
@@ -96,28 +65,11 @@ class Pipes:
     async def prompt(self, session: str, text: str) -> int:
         return await self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
 
-    def hang_up(self) -> None:
-        if self._into >= 0:
-            os.close(self._into)
-            self._into = -1
-
     def close_source(self) -> None:
         """Close the door's end: whoever still writes is told."""
         if self.source >= 0:
             os.close(self.source)
             self.source = -1
-
-    def stop_listening(self) -> None:
-        if self._out_of >= 0:
-            os.close(self._out_of)
-            self._out_of = -1
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
 
 
 @asynccontextmanager
@@ -133,8 +85,7 @@ async def piped(folder: Path, model: ScriptedModel) -> AsyncIterator[Pipes]:
     )
     source, into = os.pipe()
     out_of, sink = os.pipe()
-    pipes = Pipes(into, out_of, folder)
-    pipes.source = source
+    pipes = Pipes(into, out_of, source, folder)
     pipes.serving = asyncio.create_task(serve(programs, source, sink))
     try:
         yield pipes
@@ -153,6 +104,8 @@ async def piped(folder: Path, model: ScriptedModel) -> AsyncIterator[Pipes]:
         (b"{", None, "not JSON"),
         (b'"\xff"', None, "not JSON"),
         (b"[" * 100_000, None, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":2,"method":"m","params":{"a":"\\ud800"}}', 2, "not JSON"),
+        (b'{"id":"x","method":"m","params":{"a":"\xff"}}', "x", "not JSON"),
         (b"[]", None, "batches"),
         (b"7", None, "a JSON object"),
         (b"{}", None, "has a method"),

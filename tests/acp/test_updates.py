@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
-from ferrule.doors.acp import asking
+from ferrule.doors.acp import asking, choices
 from ferrule.doors.acp.messages import encode_message
 from ferrule.doors.acp.shown import fenced
 from ferrule.doors.acp.updates import Updates
@@ -27,7 +27,8 @@ from ferrule.protocol.events import (
 )
 from ferrule.protocol.items import FunctionCall, WebSearchCall, make_item
 from ferrule.protocol.payload import ToolOutput
-from ferrule.protocol.permissions import ReviewDecision
+from ferrule.protocol.permissions import ReviewDecision, as_policy
+from ferrule.protocol.settings import Settings
 from ferrule.tools.events import ChildEvent, ToolEvent
 from tests.session.models import says
 
@@ -145,3 +146,14 @@ def test_a_host_is_asked_about_in_words() -> None:
 def test_what_was_not_offered_is_a_no(outcome: DeniedOutcome | AllowedOutcome) -> None:
     decision = asking.decision_of(NETWORK, RequestPermissionResponse(outcome=outcome))
     assert decision.decision is ReviewDecision.DENIED
+
+
+def test_a_mode_that_can_only_be_configured_can_be_gone_back_to() -> None:
+    def ids(now: str, began_in: str) -> list[str]:
+        state = choices.modes_of(Settings(cwd="/", home="/", sandbox_policy=as_policy(now)), began_in)
+        assert state.current_mode_id == now
+        return [mode.id for mode in state.available_modes]
+
+    usual = ["read-only", "workspace-write", "danger-full-access"]
+    assert ids("read-only", "workspace-write") == usual
+    assert ids("container", "container") == ids("read-only", "container") == [*usual, "container"]

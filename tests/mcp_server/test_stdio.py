@@ -1,8 +1,6 @@
 """The server's end of a client's pipes, and clients that write what no client should."""
 
 import asyncio
-import contextlib
-import json
 import os
 import time
 from collections.abc import AsyncIterator
@@ -17,9 +15,9 @@ from ferrule.doors.mcp_server import clients, stdio
 from ferrule.doors.mcp_server.run import tools_opener
 from ferrule.doors.mcp_server.stdio import serve_lines
 from ferrule.protocol.settings import Settings
-from ferrule.tools.tasks import run_blocking
 from tests.mcp_server.served import ESCALATED, served, serving, settings_in
 from tests.processes import running, until
+from tests.raw_client import RawClient
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -33,70 +31,15 @@ ENVELOPE = {
 REFUSED, NO_JSON = -32600, -32700
 
 
-class Pipes:
+class Pipes(RawClient):
     """The client's ends of the pipes, and the server behind them."""
-
-    def __init__(self, into: int, out_of: int) -> None:
-        self._into = into
-        self._out_of = out_of
-        self._lines = b""
-        self._id = 0
-        self.serving: asyncio.Task[None] | None = None
-
-    async def send(self, line: bytes) -> None:
-        """Write bytes as they are; a thread, since a pipe may be full."""
-        await run_blocking(_write_all, self._into, line)
-
-    async def say(self, **message: Any) -> None:
-        await self.send(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
-
-    async def ask(self, method: str, **params: Any) -> int:
-        """Send a request; return its id."""
-        self._id += 1
-        await self.say(id=self._id, method=method, params=params)
-        return self._id
 
     async def call(self, script: str, **more: Any) -> int:
         return await self.ask("tools/call", name="exec_command", arguments={"cmd": script, **more})
 
-    async def hear(self) -> dict[str, Any]:
-        """The next message of the server."""
-        while b"\n" not in self._lines:
-            data = await run_blocking(os.read, self._out_of, 1 << 16)
-            assert data, "the server has closed its output"
-            self._lines += data
-        line, _, self._lines = self._lines.partition(b"\n")
-        heard: dict[str, Any] = json.loads(line)
-        return heard
-
-    async def answer(self, request_id: object) -> dict[str, Any]:
-        """The answer to a request, past whatever else is said."""
-        while True:
-            heard = await self.hear()
-            if "method" not in heard and heard.get("id") == request_id:
-                return heard
-
     async def greet(self) -> None:
         await self.answer(await self.ask("initialize", **HELLO))
         await self.say(method="notifications/initialized")
-
-    def hang_up(self) -> None:
-        """End the server's input."""
-        if self._into >= 0:
-            os.close(self._into)
-            self._into = -1
-
-    def stop_listening(self) -> None:
-        if self._out_of >= 0:
-            os.close(self._out_of)
-            self._out_of = -1
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
 
 
 @asynccontextmanager

@@ -43,7 +43,7 @@ from acp import PROTOCOL_VERSION
 from ferrule._version import __version__
 from ferrule.config import Configuration, Sources
 from ferrule.doors.acp.buffers import EditorFiles
-from ferrule.doors.acp.choices import MODE, McpServer, modes_of, place_of, with_servers
+from ferrule.doors.acp.choices import MODE, McpServer, place_of, with_servers
 from ferrule.doors.acp.desk import Desk, Line, Place
 from ferrule.doors.acp.messages import FAILED, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND
 from ferrule.doors.acp.words import Block
@@ -174,7 +174,7 @@ class Agent:
         )
         desk = await self._open(new_session_id(), place, opening)
         desk.later(desk.greet)
-        return NewSessionResponse(session_id=desk.id, modes=modes_of(desk.settings), config_options=desk.options())
+        return NewSessionResponse(session_id=desk.id, modes=desk.modes(), config_options=desk.options())
 
     @method
     async def load_session(
@@ -190,7 +190,7 @@ class Agent:
         desk, stored = await self._go_on(place, session_id)
         await desk.replay(stored)
         desk.later(desk.greet)
-        return LoadSessionResponse(modes=modes_of(desk.settings), config_options=desk.options())
+        return LoadSessionResponse(modes=desk.modes(), config_options=desk.options())
 
     @method
     async def resume_session(
@@ -205,7 +205,7 @@ class Agent:
         place = self._place(cwd, additional_directories, mcp_servers)
         desk, _ = await self._go_on(place, session_id)
         desk.later(desk.greet)
-        return ResumeSessionResponse(modes=modes_of(desk.settings), config_options=desk.options())
+        return ResumeSessionResponse(modes=desk.modes(), config_options=desk.options())
 
     @method
     async def fork_session(
@@ -226,7 +226,7 @@ class Agent:
             copy = await run_blocking(SessionIndex(self._programs.home).fork, session_id)
         desk, _ = await self._go_on(place, copy)
         desk.later(desk.greet)
-        return ForkSessionResponse(session_id=desk.id, modes=modes_of(desk.settings), config_options=desk.options())
+        return ForkSessionResponse(session_id=desk.id, modes=desk.modes(), config_options=desk.options())
 
     @method
     async def list_sessions(

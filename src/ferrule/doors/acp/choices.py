@@ -49,26 +49,17 @@ def mode_of(settings: Settings) -> str:
     return str(settings.sandbox_policy.__struct_config__.tag)
 
 
-def modes_of(settings: Settings) -> SessionModeState:
-    """Return the modes there are, and the one that a session has: perhaps one that can only be configured."""
-    now = mode_of(settings)
+def modes_of(settings: Settings, began_in: str) -> SessionModeState:
+    """Return the modes there are, and the one that a session has. One that it began in, and that can only be configured
+    (a container), is among them."""
     modes = [SessionMode(id=str(mode), name=name, description=about) for mode, (name, about) in MODES.items()]
-    if now not in MODES:
-        modes.append(SessionMode(id=now, name=now.replace("-", " ").capitalize()))
-    return SessionModeState(available_modes=modes, current_mode_id=now)
+    if began_in not in MODES:
+        modes.append(SessionMode(id=began_in, name=began_in.replace("-", " ").capitalize()))
+    return SessionModeState(available_modes=modes, current_mode_id=mode_of(settings))
 
 
-def check_mode(mode: str, settings: Settings) -> str:
-    """Return the mode if a session can have it. Raises `UsageError`."""
-    known = [state.id for state in modes_of(settings).available_modes]
-    if mode not in known:
-        raise UsageError(f"there is no mode {mode!r}; it is one of {', '.join(known)}")
-    return mode
-
-
-def options_of(settings: Settings, model: str, models: Iterable[str]) -> list[Option]:
+def options_of(settings: Settings, modes: SessionModeState, model: str, models: Iterable[str]) -> list[Option]:
     """Return what can be chosen, with what is chosen now."""
-    modes = modes_of(settings)
     names = list(dict.fromkeys((model, *models)))
     efforts = (DEFAULT_EFFORT, *get_args(ReasoningEffort))
     return [

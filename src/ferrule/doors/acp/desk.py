@@ -16,6 +16,7 @@ from acp.schema import (
     PromptResponse,
     RequestPermissionResponse,
     SessionInfoUpdate,
+    SessionModeState,
     ToolCallUpdate,
     Usage,
     UsageUpdate,
@@ -24,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from ferrule.config import Configuration, Sources
 from ferrule.doors.acp import asking
-from ferrule.doors.acp.choices import MODE, Option, check_mode, chosen, mode_of, options_of
+from ferrule.doors.acp.choices import MODE, Option, chosen, mode_of, modes_of, options_of
 from ferrule.doors.acp.commands import Command, available, command_in
 from ferrule.doors.acp.updates import Updates
 from ferrule.doors.acp.words import Block, command_text, words_of
@@ -97,6 +98,8 @@ class Desk:
         self._line = line
         self._place = place
         self._opening = opening
+        self._began = opening.settings
+        """The settings that the session was opened with."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.talk = Talk(opening, self.show_event, line.pace, buffers)
         self._updates = Updates(self.show, opening.settings.cwd, terminals=line.terminals)
@@ -137,7 +140,11 @@ class Desk:
     def options(self) -> list[Option]:
         """Return what can be chosen, with what is chosen."""
         model = self.settings.model.model or self.talk.model_name
-        return options_of(self.settings, model, self._models)
+        return options_of(self.settings, self.modes(), model, self._models)
+
+    def modes(self) -> SessionModeState:
+        """Return the modes there are, and the one of the next turn."""
+        return modes_of(self.settings, mode_of(self._began))
 
     def show(self, update: BaseModel) -> None:
         """Send an update."""
@@ -272,19 +279,21 @@ class Desk:
         if not isinstance(value, str):
             raise UsageError(f"the value of {option!r} is one of its names")
         if option == MODE:
-            self._wanted = await self._in_mode(check_mode(value, self.talk.settings))
+            self._wanted = self._in_mode(value)
         else:
             self._wanted = chosen(self.settings, option, value)
         if not self._turns.locked():
             async with self._turns:
                 await self._settle()
 
-    async def _in_mode(self, mode: str) -> Settings:
-        """Return the settings of a mode: the configured ones of it, and all else as it is."""
-        now = self.settings
+    def _in_mode(self, mode: str) -> Settings:
+        """Return the settings of a mode: the configured ones of it, and all else as it is. Raises `UsageError`."""
+        now, known = self.settings, [one.id for one in self.modes().available_modes]
+        if mode not in known:
+            raise UsageError(f"there is no mode {mode!r}; it is one of {', '.join(known)}")
         if mode == mode_of(now):
             return now
-        configured = self._place.load(mode).settings
+        configured = self._began if mode == mode_of(self._began) else self._place.load(mode).settings
         return msgspec.structs.replace(now, sandbox_policy=configured.sandbox_policy)
 
     async def _settle(self) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
 from ferrule.protocol.errors import FerruleError
-from ferrule.protocol.json_text import JsonObject, JsonValue, encodable
+from ferrule.protocol.json_text import JsonObject, encodable
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32_700, -32_600, -32_602
 NOT_FOUND = -32_002
@@ -17,7 +17,7 @@ TOO_MANY = -32_000
 """The first of JSON-RPC's codes for a server's own errors."""
 
 EDGE = 256
-"""Bytes of an overlong message's beginning in which its id is looked for."""
+"""Bytes of the beginning of a message that cannot be read, in which its id is looked for."""
 SHOWN_FAULTS = 3
 """Faults of one request's parameters that are told: a union of five shapes has a fault for each."""
 
@@ -42,13 +42,11 @@ def read_message(line: bytes, *, whole: bool = True) -> JsonObject:
     """Return the request, notification or answer in a line, its parts in the shapes of JSON-RPC. `whole`: it is not
     just the beginning of an overlong one. Raises `NoMessage`."""
     if not whole:
-        found = _ID.search(line[:EDGE].partition(b'"params"')[0])
-        text = f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
-        raise NoMessage(text, request_id=None if found is None else json.loads(found[1]))
+        raise NoMessage(f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB", request_id=_id_in(line))
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR) from error
+        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR, _id_in(line)) from error
     if isinstance(value, list):
         raise NoMessage("batches are not served: send each message by itself")
     if not isinstance(value, dict):
@@ -62,6 +60,12 @@ def read_message(line: bytes, *, whole: bool = True) -> JsonObject:
     if isinstance(params := value.get("params"), dict):
         params.pop("_meta", None)  # nothing of ours; the SDK would pass it on as arguments
     return value
+
+
+def _id_in(line: bytes) -> str | int | None:
+    """Return the id of a line that cannot be read, if it is at its beginning, where clients write it."""
+    found = _ID.search(line[:EDGE].partition(b'"params"')[0])
+    return None if found is None else json.loads(found[1])
 
 
 def _fault_of(value: JsonObject) -> str | None:
@@ -96,8 +100,3 @@ def _short(error: JsonObject) -> JsonObject:
         said = [f"{'.'.join(map(str, fault['loc'])) or 'params'}: {fault['msg']}" for fault in faults[:SHOWN_FAULTS]]
         return {"code": code, "message": f"Invalid params: {'; '.join(said)}"}
     return {key: value for key, value in error.items() if value is not None}
-
-
-def request_id_of(message: JsonObject) -> JsonValue:
-    """Return the id of a request; None for what is none."""
-    return message.get("id") if "method" in message else None
