@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferrule.model.messages.request import BEFORE, GO_ON
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import (
     Completed,
@@ -327,6 +328,14 @@ def test_an_answer_that_broke_off_is_not_sent_back() -> None:
     assert [one["type"] for one in later[1]] == ["thinking", "text"] and later[1][1]["text"] == "Whole"
     partial = make_item(Message(role="assistant", content="Par", status="incomplete"))
     assert len(sent(ask(user("go"), partial, user("more")))["messages"]) == 2
+
+
+def test_a_conversation_begins_and_ends_with_the_user() -> None:
+    said = make_item(Message(role="assistant", content="Hi"))
+    assert contents(sent(ask(said)))[::2] == [[{"type": "text", "text": BEFORE}], [{"type": "text", "text": GO_ON}]]
+    assert contents(sent(ask())) == [[{"type": "text", "text": "hi"}]]
+    blank = make_item(Message(role="user", content=" "))
+    assert contents(sent(ask(blank))) == [[{"type": "text", "text": GO_ON}]]
 
 
 def test_whole_calls_before_a_break_go_back_with_their_results() -> None:

@@ -73,6 +73,14 @@ async def test_a_paused_answer_is_gone_on_with(tmp_path: Path) -> None:
     assert again.items[-1]["role"] == "assistant" and said(again) == [{"type": "text", "text": "Searching."}, SEARCH]
 
 
+async def test_what_the_server_runs_itself_is_not_the_call_that_was_to_be_made(tmp_path: Path) -> None:
+    script = [step("Searching.", SEARCH, edits=PAUSED), step(function_call("look")), step("Done.")]
+    with ScriptedModel(script) as server:
+        assert (await Told(tmp_path, server).agent.run("go", tool_choice="required")).text == "Done."
+        server.check()
+    assert [request.body["tool_choice"] for request in server.requests] == [{"type": "any"}] * 2 + [{"type": "auto"}]
+
+
 async def test_a_server_that_pauses_without_end_is_told_of(tmp_path: Path) -> None:
     with (
         ScriptedModel(lambda request: step("On and on.", edits=PAUSED)) as server,
