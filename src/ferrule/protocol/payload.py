@@ -206,12 +206,14 @@ class _SafetyChecks(msgspec.Struct):
 
 
 def _screenshot(call_id: str, payload: NativePayload, output: ToolOutput) -> ComputerCallOutput:
-    """Build the screenshot answer. It acknowledges the call's safety checks, or the server would refuse every later
-    request."""
+    """Build the screenshot answer. It acknowledges the call's safety checks if a tool has carried the call out, and so
+    shows a picture."""
     body = output.body if isinstance(output.body, tuple) else ()
-    picture = next((part for part in body if isinstance(part, InputImage)), InputImage(image_url=NO_SCREENSHOT))
+    taken = next((part for part in body if isinstance(part, InputImage)), None)
+    picture = taken or InputImage(image_url=NO_SCREENSHOT)
     shown = {"type": "computer_screenshot", "image_url": picture.image_url, "file_id": picture.file_id}
-    checks = msgspec.json.decode(payload.arguments or "{}", type=_SafetyChecks).pending_safety_checks
+    done = taken is not None and output.success is not False
+    checks = msgspec.json.decode(payload.arguments or "{}", type=_SafetyChecks).pending_safety_checks if done else ()
     return ComputerCallOutput(
         call_id=call_id,
         output=msgspec.Raw(msgspec.json.encode({name: value for name, value in shown.items() if value})),
