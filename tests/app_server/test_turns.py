@@ -133,7 +133,7 @@ async def test_every_decision_about_a_command(tmp_path: Path, decision: Any, run
             client.answers["item/commandExecution/requestApproval"] = lambda params: {"decision": decision}
             turn = await client.turn(thread)
             [asked] = client.asked
-            assert asked["params"]["command"] == "touch a" and asked["params"]["threadId"] == thread
+            assert asked["params"]["command"] == "/bin/bash -lc 'touch a'" and asked["params"]["threadId"] == thread
             assert asked["params"]["availableDecisions"][0] == "accept"
             assert (tmp_path / "work" / "a").exists() == runs and turn["status"] == status
             [item] = client.items("commandExecution")
@@ -344,7 +344,8 @@ async def test_threads_are_listed_read_named_resumed_forked_and_deleted(tmp_path
             assert (listed["id"], listed["name"], listed["preview"]) == (first, "my name", "alpha")
             assert listed["status"] == {"type": "notLoaded"} and not listed["turns"]
             assert not (await client.call("thread/list", searchTerm="nothing of the kind"))["data"]
-            assert not (await client.call("thread/list", cwd="/"))["data"]
+            for none in ({"cwd": "/"}, {"sourceKinds": ["subAgent"]}, {"excludedThreadIds": [first]}):
+                assert not (await client.call("thread/list", **none))["data"]
             read = (await client.call("thread/read", threadId=first, includeTurns=True))["thread"]
             assert [turn["id"] for turn in read["turns"]] == turns
             told = [[item["type"] for item in turn["items"]] for turn in read["turns"]]
@@ -387,6 +388,12 @@ async def test_models_configuration_and_commands_need_no_thread(tmp_path: Path) 
             root = str(tmp_path / "work")
             [found] = (await client.call("fuzzyFileSearch", query="rdr", roots=[root]))["files"]
             assert (found["root"], found["path"], found["file_name"]) == (root, "folder/reader.py", "reader.py")
+            assert (await client.call("account/read")) == {"account": None, "requiresOpenaiAuth": False}
+            assert (await client.call("configRequirements/read")) == {"requirements": None}
+            (tmp_path / "home" / "skills" / "s").mkdir(parents=True)
+            (tmp_path / "home" / "skills" / "s" / "SKILL.md").write_text("---\nname: s\ndescription: d\n---\n")
+            [entry] = (await client.call("skills/list", cwds=[root]))["data"]
+            assert [(one["name"], one["scope"], one["enabled"]) for one in entry["skills"]] == [("s", "user", True)]
             script = "echo hi; echo err >&2; echo $WORD; touch a; exit 3"
             words = ["sh", "-c", script]
             done = await client.call("command/exec", command=words, env={"WORD": "w"}, timeoutMs=20_000)

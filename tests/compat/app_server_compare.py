@@ -57,7 +57,6 @@ DEPARTURES: Sequence[tuple[str, str]] = (
     (r"answer thread/fork\.sandbox", "a copy keeps the rights of its thread"),
     (r".*\.source: .agent. and", "only a command that has begun is one"),
     (r".*\.source: .appServer. and", "the client is one of the app-server's"),
-    (r".*command: .*/bin/bash -lc", "until it has begun, a command is what the model wrote"),
     (r".*availableDecisions", "all decisions are offered"),
     (r".*requestApproval.*reason", "the reason is told"),
     (r".*declined\.item\.aggregatedOutput", "what the model reads is told"),

@@ -1,5 +1,6 @@
 """The items of a thread, made from the model's items and what calls came to. Pure."""
 
+import shlex
 import time
 from typing import Literal
 
@@ -87,6 +88,11 @@ def item_of_call(call_id: str, item: ResponseItem, output: ToolOutput, cwd: str)
     return None if made is None else ended_item(made, output, refused=False)
 
 
+def as_words(script: str) -> str:
+    """Return a script as the words that run it: clients read `command` as words, and show what stands after `-lc`."""
+    return shlex.join(("/bin/bash", "-lc", script))
+
+
 def command_item(
     call_id: str, text: str, cwd: str, number: int | None = None, script: str | None = None
 ) -> CommandExecution:
@@ -113,7 +119,7 @@ def untold_item(call_id: str, call: Call | None, output: ToolOutput, cwd: str) -
     """Return the item of a call of which nothing was told, if its end is worth telling."""
     match call:
         case CommandCall(text=text):
-            return command_item(call_id, text, cwd)
+            return command_item(call_id, as_words(text), cwd, script=text)
         case PatchCall() if output.success is False:
             return FileChange(id=call_id, changes=(), status="inProgress")
         case InvalidCall(name=name, text=text):

@@ -25,9 +25,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "turn/start": Method(shape.TurnStartParams, shape.TurnResult, opened.start_turn),
         "turn/steer": Method(shape.TurnSteerParams, shape.TurnSteered, opened.steer, alone=False),
         "turn/interrupt": Method(shape.TurnInterruptParams, Empty, opened.interrupt, alone=False),
+        "account/read": Method(shape.AccountReadParams, shape.AccountRead, others.account),
         "model/list": Method(shape.ModelListParams, shape.ModelList, others.models),
         "config/read": Method(shape.ConfigReadParams, shape.ConfigReadResult, others.config),
         "fuzzyFileSearch": Method(shape.FuzzyFileSearchParams, shape.FuzzyFileSearchResult, others.find_files),
+        "configRequirements/read": Method(Empty, shape.ConfigRequirements, others.requirements),
+        "skills/list": Method(shape.SkillsListParams, shape.SkillsList, others.skills),
         "command/exec": Method(shape.CommandExecParams, shape.CommandExecResult, others.execute),
     }
 )

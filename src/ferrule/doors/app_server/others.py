@@ -12,16 +12,25 @@ from ferrule.doors.app_server.connection import Answer, Connection
 from ferrule.doors.app_server.openings import directory
 from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import told
+from ferrule.doors.app_server.shapes.common import Empty
 from ferrule.doors.app_server.shapes.requests import (
+    AccountRead,
+    AccountReadParams,
     CommandExecParams,
     CommandExecResult,
     ConfigReadParams,
     ConfigReadResult,
+    ConfigRequirements,
     FoundFile,
     FuzzyFileSearchParams,
     FuzzyFileSearchResult,
     ModelList,
     ModelListParams,
+    SkillError,
+    SkillsEntry,
+    SkillsList,
+    SkillsListParams,
+    SkillTold,
 )
 from ferrule.doors.app_server.shapes.threads import Model, ReasoningEffortOption
 from ferrule.doors.app_server.stored import page
@@ -37,6 +46,7 @@ from ferrule.protocol.settings import Settings
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.sandbox.local_way import ListOnly
 from ferrule.session.file_names import best, files_below
+from ferrule.session.skills import installed
 from ferrule.tools.tasks import run_blocking
 
 MOST_FILES_FOUND = 50
@@ -78,12 +88,42 @@ def _model(name: str, is_default: bool) -> Model:
     )
 
 
+async def account(client: Connection, params: AccountReadParams, answer: Answer) -> None:
+    """Say that no login is needed: clients ask before anything else."""
+    answer(AccountRead())
+
+
+async def requirements(client: Connection, params: Empty, answer: Answer) -> None:
+    """Say that nothing is demanded of the configuration."""
+    answer(ConfigRequirements())
+
+
+async def skills(client: Connection, params: SkillsListParams, answer: Answer) -> None:
+    """List the skills that hold in some directories; without any, in the server's own."""
+    settings = [client.configure(directory(cwd, "cwds"), {}).settings for cwd in params.cwds or (None,)]
+    answer(SkillsList(data=tuple([await run_blocking(_skills, one) for one in settings])))
+
+
+def _skills(settings: Settings) -> SkillsEntry:
+    found = installed(settings)
+    told_skills = tuple(
+        SkillTold(
+            name=skill.name,
+            description=skill.description,
+            path=skill.path,
+            scope="user" if skill.scope == "user" else "repo",
+            enabled=skill in found.used,
+        )
+        for skill in (*found.used, *found.off)
+    )
+    errors = tuple(SkillError(path=bad.path, message=bad.text) for bad in found.bad)
+    return SkillsEntry(cwd=settings.cwd, skills=told_skills, errors=errors)
+
+
 async def config(client: Connection, params: ConfigReadParams, answer: Answer) -> None:
     """Read what holds in a directory, as far as clients of the reference look for it."""
-    if params.include_layers:
-        raise RpcError("includeLayers: where each key comes from is not told; leave it out")
     settings = client.configure(directory(params.cwd), {}).settings
-    answer(ConfigReadResult(config=_config(settings)))
+    answer(ConfigReadResult(config=_config(settings), layers=() if params.include_layers else None))
 
 
 def _config(settings: Settings) -> dict[str, Any]:
@@ -102,6 +142,8 @@ def _config(settings: Settings) -> dict[str, Any]:
         "sandbox_mode": mode.get(str(policy.__struct_config__.tag)),
         "instructions": settings.instructions,
         "profile": settings.profile,
+        # Clients ask no question about a folder of which this is known; its own files are confirmed by `ferrule trust`.
+        "projects": {settings.cwd: {"trust_level": "trusted" if settings.trusted else "untrusted"}},
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.doors.app_server.making import now_ms
+from ferrule.doors.app_server.making import as_words, now_ms
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.items import ContentImage, UnknownAction
 from ferrule.doors.app_server.shapes.told import Asking
@@ -76,7 +76,7 @@ def _approval(question: ExecApproval, thread_id: str, turn_id: str) -> Asking:
         turn_id=turn_id,
         item_id=item,
         started_at_ms=now_ms(),
-        command=question.text if host is None else None,
+        command=as_words(question.text) if host is None else None,
         command_actions=(UnknownAction(command=question.text),) if host is None else (),
         cwd=question.cwd,
         reason=question.reason,

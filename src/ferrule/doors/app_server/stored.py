@@ -31,6 +31,8 @@ from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.rollout import read_head
 from ferrule.tools.tasks import run_blocking
 
+SOURCES = frozenset({"cli", "vscode", "exec", "appServer", "unknown"})
+"""Kinds of threads that people began: how is not kept."""
 PAGE, MOST = 25, 100
 """Threads or turns in an answer: where the client says nothing, and at most."""
 
@@ -94,6 +96,12 @@ def _listed(home: str, params: ThreadListParams) -> list[SessionEntry]:
     if params.cwd is not None:
         places = {os.path.realpath(cwd) for cwd in ((params.cwd,) if isinstance(params.cwd, str) else params.cwd)}
         entries = [entry for entry in entries if os.path.realpath(entry.cwd or "/") in places]
+    if params.source_kinds and not SOURCES & set(params.source_kinds):
+        return []  # only sub-agents, which are not listed
+    if params.included_thread_ids is not None:
+        entries = [entry for entry in entries if entry.id in params.included_thread_ids]
+    if params.excluded_thread_ids:
+        entries = [entry for entry in entries if entry.id not in params.excluded_thread_ids]
     if params.search_term:
         term = params.search_term.casefold()
         entries = [entry for entry in entries if term in f"{entry.name}\n{entry.prompt}".casefold()]

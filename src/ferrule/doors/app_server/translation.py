@@ -11,6 +11,7 @@ import msgspec
 
 from ferrule.doors.app_server import forms
 from ferrule.doors.app_server.making import (
+    as_words,
     begun_item,
     command_item,
     ended_item,
@@ -315,7 +316,8 @@ class Translation:
         if one is None or one.item is not None:
             return
         if question.kind == "command":
-            one.item = command_item(question.call_id, question.text, question.cwd or self.cwd)
+            script = question.text
+            one.item = command_item(question.call_id, as_words(script), question.cwd or self.cwd, script=script)
         elif question.kind == "patch":
             one.item = self._changes(question.call_id, question.changes, question.cwd)
         if one.item is not None:

@@ -126,7 +126,10 @@ class ThreadListParams(Shape, frozen=True, kw_only=True):
     archived: bool | None = None
     cursor: str | None = None
     cwd: str | tuple[str, ...] | None = None
+    excluded_thread_ids: tuple[str, ...] | None = None
+    included_thread_ids: tuple[str, ...] | None = None
     limit: int | None = None
+    source_kinds: tuple[str, ...] | None = None
     search_term: str | None = None
     sort_direction: SortDirection | None = None
     sort_key: str | None = None
@@ -252,6 +255,63 @@ class ConfigReadResult(Shape, frozen=True, kw_only=True):
     config: dict[str, JsonValue]
     origins: dict[str, JsonValue] = msgspec.field(default_factory=dict)
     layers: tuple[JsonValue, ...] | None = None
+
+
+class AccountReadParams(Shape, frozen=True, kw_only=True):
+    """Read who is logged in."""
+
+    refresh_token: bool = False
+
+
+class AccountRead(Shape, frozen=True, kw_only=True):
+    """Nobody: keys of servers stand in variables, and no login is needed."""
+
+    account: None = None
+    requires_openai_auth: bool = False
+
+
+class ConfigRequirements(Shape, frozen=True, kw_only=True):
+    """What an administrator demands of the configuration: nothing."""
+
+    requirements: None = None
+
+
+class SkillsListParams(Shape, frozen=True, kw_only=True):
+    """List the skills that hold in some directories."""
+
+    cwds: tuple[str, ...] | None = None
+    force_reload: bool = False
+
+
+class SkillTold(Shape, frozen=True, kw_only=True):
+    """A skill; `path` is its file."""
+
+    name: str
+    description: str
+    path: str
+    scope: Literal["user", "repo"]
+    enabled: bool
+
+
+class SkillError(Shape, frozen=True, kw_only=True):
+    """A skill that cannot be used, and why."""
+
+    path: str
+    message: str
+
+
+class SkillsEntry(Shape, frozen=True, kw_only=True):
+    """The skills that hold in a directory."""
+
+    cwd: str
+    skills: tuple[SkillTold, ...]
+    errors: tuple[SkillError, ...]
+
+
+class SkillsList(Shape, frozen=True, kw_only=True):
+    """The skills of each directory."""
+
+    data: tuple[SkillsEntry, ...]
 
 
 class FuzzyFileSearchParams(Shape, frozen=True, kw_only=True):
