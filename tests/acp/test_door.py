@@ -48,7 +48,9 @@ async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door]:
     (home / "prompts" / "greet.md").write_text("---\ndescription: says hello\n---\nSay hello to $1")
     tools = ["shell_command", "apply_patch", "read_file", "file_editor", "update_plan", "request_user_input"]
     with ScriptedModel(models=("scripted-model", "another-model")) as model:
-        async with opened(Place(folder / "work", home), model, "-c", f"tools={tools}") as running_door:
+        async with opened(
+            Place(folder / "work", home), model, "-c", f"tools={tools}", "-c", "model_context_window=200000"
+        ) as running_door:
             yield running_door
 
 
@@ -88,7 +90,8 @@ async def test_a_turn_is_told_as_it_happens(door: Door) -> None:
     editor = door.editor
     assert done.stop_reason == "end_turn" and done.usage is not None and done.usage.total_tokens > 0
     await editor.until(lambda: editor.of("available_commands_update"))
-    assert editor.text == "First.All done."
+    assert editor.text == "First.All done." and editor.of("session_info_update")[0]["title"] == "told-as-it-happens"
+    assert editor.of("usage_update")[-1]["size"] == 200_000 and editor.of("usage_update")[-1]["used"] > 0
     assert [update["content"]["text"] for update in editor.of("agent_thought_chunk")] == ["I think"]
     call = editor.calls()["c1"]
     assert (call["title"], call["kind"], call["status"]) == ("echo out; pwd", "execute", "completed")
@@ -462,8 +465,8 @@ async def test_commands_are_offered_and_done(door: Door) -> None:
     with pytest.raises(RequestError, match="nothing to compact yet"):
         await door.say(session, "/compact")
     door.model.play([message("Hello!")], [message("a path")], when="Say hello to Ann")
-    await door.say(session, "/prompts:greet Ann")
-    assert "Hello!" in door.editor.text
+    await door.say(session, "/prompts:greet Ann", ImageContentBlock(type="image", data=PNG, mime_type="image/png"))
+    assert "Hello!" in door.editor.text and PNG in str(door.model.last_request.body)
     assert (await door.say(session, "/etc/hosts is odd")).stop_reason == "end_turn"
 
 

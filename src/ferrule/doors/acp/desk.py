@@ -28,7 +28,7 @@ from ferrule.doors.acp import asking
 from ferrule.doors.acp.choices import MODE, Option, chosen, mode_of, modes_of, options_of
 from ferrule.doors.acp.commands import Command, available, command_in
 from ferrule.doors.acp.updates import Updates
-from ferrule.doors.acp.words import Block, command_text, words_of
+from ferrule.doors.acp.words import Block, beside_text, command_text, words_of
 from ferrule.history.compaction import is_words_of_user
 from ferrule.history.pairs import answered_id
 from ferrule.model.stream import ModelError
@@ -194,30 +194,27 @@ class Desk:
                 return
             case McpServerStatus(server=server, status=status, message=message):
                 self.mcp_states[server] = f"{status} {message}".strip()
-            case TokenCount(usage=usage):
-                self._show_usage(usage)
+            case TokenCount():
+                self._show_usage()
             case TurnCompleted() | TurnFailed() | TurnAborted():
                 self._ends.append(event)
         self._updates.on_event(event)
 
-    def _show_usage(self, usage: TokenUsage) -> None:
+    def _show_usage(self) -> None:
         session = self.talk.session
         window = None if session is None else session.window
         if session is not None and window is not None:
-            cost = None if session.cost is None else {"amount": session.cost, "currency": "USD"}
-            self.show(
-                UsageUpdate.model_validate(
-                    {"session_update": "usage_update", "used": session.history.tokens, "size": window, "cost": cost}
-                )
-            )
+            # Prices have no currency here, and a cost has one there.
+            self.show(UsageUpdate(session_update="usage_update", used=session.history.tokens, size=window))
 
     async def prompt(self, blocks: Sequence[Block]) -> PromptResponse:
         """Run a turn, or a command, when those before have ended. Raises `FerruleError`."""
-        words, command = words_of(blocks), command_in(command_text(blocks))
-        if (text := command_text(blocks)).startswith(PREFIX):
-            words = as_words(expand_prompt(text, self.talk.settings.home))
+        words, text = words_of(blocks), command_text(blocks)
+        command = command_in(text)
+        if text.startswith(PREFIX):
+            words = (*as_words(expand_prompt(text, self.talk.settings.home)), *beside_text(blocks))
         if command is not None and command.says:
-            words = as_words(command.says)
+            words = (*as_words(command.says), *beside_text(blocks))
         if self._waiting >= MAX_WAITING:
             raise UsageError(f"{MAX_WAITING} prompts of this session wait already")
         cancelled = self._cancelled

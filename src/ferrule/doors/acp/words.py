@@ -36,6 +36,11 @@ def command_text(blocks: Sequence[Block]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, TextContentBlock)).strip()
 
 
+def beside_text(blocks: Sequence[Block]) -> tuple[ContentPart, ...]:
+    """Return what goes with a command: images, files and links. Raises `UsageError`."""
+    return tuple(_part(block) for block in blocks if not isinstance(block, TextContentBlock))
+
+
 def path_of(uri: str) -> str | None:
     """Return the path that a `file:` URI names; None for another one."""
     try:
