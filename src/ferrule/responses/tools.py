@@ -201,7 +201,7 @@ def _add_functions(
         name = _free_name(function.name, taken)
         taken.add(name)
         hosted[name] = Hosted(tool, declared, function.name)
-        yield msgspec.structs.replace(function, name=name)
+        yield function if name == function.name else msgspec.structs.replace(function, name=name)
 
 
 def with_opened(plan: ToolPlan, tools: Sequence[HostedTool]) -> ToolPlan:
