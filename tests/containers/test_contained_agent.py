@@ -112,6 +112,8 @@ async def test_every_tool_runs_inside(tools: Toolset, project: Path) -> None:
     assert (await tools.call("python", {"code": "import os; os.getcwd(), os.getuid()"})).text == repr(
         (str(project), 1000)
     )
+    nested = "call_tool('shell_command', {'command': 'hostname; echo from $PWD'})"
+    assert f"from {project}" in (await tools.call("python", {"code": nested})).text
     assert (await tools.call("js_repl", {"code": "process.cwd()"})).text.strip() == str(project)
     await tools.call("bash", {"command": "cd /tmp && kept=here"})
     assert "/tmp here" in (await tools.call("bash", {"command": "echo $PWD $kept"})).text
