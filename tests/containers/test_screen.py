@@ -279,9 +279,9 @@ async def test_pages_without_end(screen: Screen, site: Site, monkeypatch: pytest
         assert (await screen.screenshot()).startswith(b"\x89PNG")
     monkeypatch.setattr(screen_module, "LOAD_S", 10.0)
     assert screen._browser is not None
-    monkeypatch.setattr(screen._browser.devtools, "patience", 1.0)
+    monkeypatch.setattr(screen._browser.devtools, "patience", 0.5)
     await press(screen, "hang")
-    assert screen.notices() == (f"The page {site.url('/acts')} did not answer for 1 s, and was closed.",)
+    assert screen.notices() == (f"The page {site.url('/acts')} did not answer for 0.5 s, and was closed.",)
     await screen.open_url(site.url("/"))
     assert screen.current_url == site.url("/")
 
