@@ -147,6 +147,11 @@ def test_a_browser_is_found_behind_its_script(tmp_path: Path, monkeypatch: pytes
     assert find_program(str(script)) == found
     with pytest.raises(ScreenError, match="no Chromium was found"):
         find_program(places=Places(roots=(str(tmp_path),)))
-    for other in (str(tmp_path), str(tmp_path / "missing"), "/etc/passwd"):
+    snap = tmp_path / "snap"
+    snap.write_bytes(b"\x7fELF rest")
+    snap.chmod(0o755)
+    script.unlink()
+    script.symlink_to(snap)
+    for other in (str(script), str(tmp_path), str(tmp_path / "missing"), "/etc/passwd"):
         with pytest.raises(ScreenError, match="no Chromium that can be run"):
             find_program(other)

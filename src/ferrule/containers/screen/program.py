@@ -13,7 +13,7 @@ from ferrule.containers.screen.errors import ScreenError
 from ferrule.lookup import NOWHERE, Places, is_exposed, locate
 from ferrule.sandbox.linux.root import DATA, HOME, Bind
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 KNOWN = (
     "/usr/lib/chromium/chromium",
     "/usr/lib64/chromium-browser/chromium-browser",
@@ -27,6 +27,8 @@ KNOWN = (
 """Where distributions, Google and test tools put it."""
 HOW_TO_GET = 'install one (Debian: `apt install chromium`) or name one in config.toml: [computer] browser = "/path"'
 ELF = b"\x7fELF"
+SNAP = "snap"
+"""What a name of snapd's leads to: it starts the browser in a confinement of its own, which a container refuses."""
 SCRIPT_BYTES = 64 * 1024
 _PATH_IN_SCRIPT = re.compile(r"/[\w./+-]*chrom[\w./+-]*")
 PLACE = "/opt/browser"
@@ -34,12 +36,14 @@ PLACE = "/opt/browser"
 PROFILE = f"{HOME}/profile"
 CACHE_BYTES = 64 << 20
 QUIET = (
-    "AutofillServerCommunication", "CertificateTransparencyComponentUpdater", "DialMediaRouteProvider",
-    "GlobalMediaControls", "MediaRouter", "OmniboxPopup", "OptimizationHints", "OptimizationGuideModelDownloading",
-    "Translate", "WebUIOmniboxAimPopup", "WebUIOmniboxPopup", "AcceptCHFrame", "HttpsUpgrades",
-    "HttpsFirstBalancedModeAutoEnable", "LensOverlay", "NetworkTimeServiceQuerying", "PaintHolding",
+    "AcceptCHFrame", "AutofillServerCommunication", "CertificateTransparencyComponentUpdater",
+    "DialMediaRouteProvider", "EncryptedClientHello", "GlobalMediaControls", "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades", "LensOverlay", "MediaRouter", "NetworkTimeServiceQuerying", "OmniboxPopup",
+    "OptimizationGuideModelDownloading", "OptimizationHints", "PaintHolding", "Translate", "WebUIOmniboxAimPopup",
+    "WebUIOmniboxPopup",
 )  # fmt: skip
-"""Features that ask servers of the browser's maker, turn http into https by themselves, or show what nobody sees."""
+"""Features that ask servers of the browser's maker, turn http into https by themselves, show what nobody sees, or hide
+whom a connection is for."""
 FLAGS: Sequence[str] = (
     "--headless", "--no-sandbox", "--remote-debugging-pipe", f"--user-data-dir={PROFILE}",
     f"--disk-cache-size={CACHE_BYTES}", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer",
@@ -90,7 +94,7 @@ def _candidates(places: Places) -> Iterator[str]:
 def _seen_through(path: str) -> str | None:
     """Return the program that a path leads to, through a script that starts it; None if there is none."""
     real = os.path.realpath(path)
-    if not os.access(real, os.X_OK) or not os.path.isfile(real):
+    if not os.access(real, os.X_OK) or not os.path.isfile(real) or os.path.basename(real) == SNAP:
         return None
     with Path(real).open("rb") as file:
         head = file.read(SCRIPT_BYTES)
