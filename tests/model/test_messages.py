@@ -526,6 +526,7 @@ OVERSIZED = "max_tokens: 64000 > 8192, which is the maximum allowed number of ou
         ("messages.1.content.0: this `thinking` block is bound to a different conversation", b"c2ln"),
         ("messages.2.content.0.tool_result.cache_control: Extra inputs are not permitted", b"cache_control"),
         ("thinking.type: adaptive thinking is not supported on this model", b'"thinking":{'),
+        ("thinking.adaptive.display: Extra inputs are not permitted", b'"display"'),
         ("`top_p` is deprecated for this model.", b"top_p"),
         ("output_config.effort: This model does not support the effort parameter.", b'"effort"'),
         (OVERSIZED, b'"max_tokens":64000'),
@@ -546,6 +547,7 @@ async def test_what_a_server_refuses_is_left_out(words: str, held: bytes) -> Non
         found = await outcome(model, ask(*own, tools=(function("f", strict=True),), settings=settings))
     assert found.error is None and len(server.requests) == 2 and len(found.of(LeftOut)) == 1
     assert server.requests[0].status == 400 and server.requests[1].status == 200
+    assert b'"thinking":{' in server.requests[1].raw or "thinking.type" in words
 
 
 async def test_the_first_model_that_the_server_lists_is_the_usual_one() -> None:

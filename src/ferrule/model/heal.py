@@ -447,7 +447,7 @@ def _body_field(path: list[str], body: dict[str, Any], more: Mapping[str, object
         return ""
     nested = body[path[0]]
     if path[0] == "thinking":
-        return "thinking"  # which is nothing without its type
+        return "thinking.display" if path[-1] == "display" else "thinking"  # which is nothing without its type
     if path[0] == "output_config" and len(path) > 1 and path[1] == "format":
         return "output_config.format"  # which is then asked for in words
     below = len(path) > 1 and isinstance(nested, dict) and path[1] in nested
