@@ -34,7 +34,7 @@ def ask(program: "subprocess.Popen[bytes]", number: int, method: str, **params: 
             return heard["result"]
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGTERM, signal.SIGHUP], ids=["input", "TERM", "HUP"])
+@pytest.mark.parametrize("end", [None, signal.SIGHUP], ids=["input", "HUP"])
 def test_its_end_ends_what_runs(cold_place: Place, end: signal.Signals | None) -> None:
     mark = f": app_server_{cold_place.cwd.parent.name}"
     with ScriptedModel([execute(f"{mark}; trap '' TERM HUP INT; sleep 1000; :", 30_000), "Done."]) as model:

@@ -103,11 +103,13 @@ async def test_answers_to_questions_that_were_never_asked_change_nothing(tmp_pat
                 await client.say({"id": number, "result": {"decision": "accept"}})
                 assert "never asked" in (await client.notified("warning"))["message"]
                 client.forget()
-            client.answers["item/commandExecution/requestApproval"] = lambda params: {"decision": "decline"}
-            await client.turn(thread)
+            await client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "go"}])
+            await client.notified("item/commandExecution/requestApproval")
             [asked] = client.asked
-            both = {"id": asked["id"], "result": {"decision": "accept"}, "error": {"code": 1, "message": "no"}}
-            await client.say(both)
+            yes = {"id": asked["id"], "result": {"decision": "accept"}}
+            await client.say(yes | {"error": {"code": 1, "message": "no"}})
+            await client.notified("turn/completed")
+            await client.say(yes)
             assert "never asked" in (await client.notified("warning"))["message"] and not outside.exists()
 
 
