@@ -43,6 +43,7 @@ BEFORE = "(What was said before is not part of this conversation.)"
 """Begins a request whose first message would be the assistant's own."""
 MARK = b',"cache_control":{"type":"ephemeral"}'
 """Marks a block: the prefix up to it is written to the cache, and read from there by the requests that follow."""
+THOUGHTS = ("thinking", "redacted_thinking")
 LOOKS_BACK = 18
 """Blocks behind the last request's end up to which this request's mark alone finds what that one has written: the
 server looks 20 blocks back. After more, that end is marked, too; else it is not, because marks that go change bytes."""
@@ -64,6 +65,8 @@ class MessagesBody:
         self._lineage: tuple[object, int] | None = None
         self._added = 0
         """Blocks of the last piece."""
+        self._answers: list[tuple[int, bool]] = []
+        """Where answers begin, and whether thinking may be on behind them: it may not behind calls without thinking."""
 
     def build(self, request: ModelRequest, tools: WireTools, profile: ModelProfile) -> bytes:
         """Build the body. Raises `ModelError` if the tool choice cannot be expressed."""
@@ -75,7 +78,7 @@ class MessagesBody:
         same = lineage == self._lineage  # which begins at the same item
         self._lineage = lineage
         messages = self._history.encode(request.items[leading:], request.lineage if same else None)
-        if thought.needs_beginning and not self._goes_on_thinking(request.items):
+        if thought.needs_beginning and self._answers and not self._answers[-1][1]:
             thought = thought.off()
         fields: dict[str, Json] = {"model": _encode(request.model), "max_tokens": _encode(thought.limit)}
         mark = b"" if "cache_control" in self._to.omitted.item_fields else MARK
@@ -131,22 +134,6 @@ class MessagesBody:
                 start = end - len(_END)
         return (*pieces, text[start:], b"]")
 
-    def _goes_on_thinking(self, items: Sequence[ResponseItem]) -> bool:
-        """Return whether the answer whose calls were just answered begins with thinking, as the API wants it while
-        thinking is on; True where there is none."""
-        end = len(items)
-        while end and not _is_said(items[end - 1].view):
-            end -= 1
-        start = end
-        while (
-            start and _is_said(items[start - 1].view) and _response_of(items[start - 1]) == _response_of(items[end - 1])
-        ):
-            start -= 1
-        if not any(isinstance(item.view, _Calls | ComputerCall) for item in items[start:end]):
-            return True
-        first = items[start]
-        return isinstance(first.view, Reasoning) and bool(self._thinking(first, first.view))
-
     # Pieces
 
     def _piece(self, items: Sequence[ResponseItem], start: int) -> Piece:
@@ -161,12 +148,22 @@ class MessagesBody:
         kept = self._kept(_as_functions(items[start:said]), is_last=end == len(items) == said)
         calls = [item for item in kept if isinstance(item.view, _Calls)]
         blocks = [block for item in kept for block in self._blocks(item)]
+        while blocks and blocks[-1]["type"] in THOUGHTS and not _is_paused(kept):
+            blocks.pop()  # nothing follows it, and the API refuses that
         results = [*self._results(calls, _as_functions(items[said:end])), *self._heard(items[said:end])]
         encoded = [_message("assistant", blocks)] if blocks else []
         if blocks and not results and end == len(items) and not _is_paused(kept):
             results = [text_block(GO_ON)]
         self._added = len(blocks) + len(results)
+        self._note(start, not calls or blocks[0]["type"] in THOUGHTS if blocks else None)
         return Piece(start, end, (*encoded, *([_message("user", results)] if results else ())))
+
+    def _note(self, start: int, thoughtful: bool | None) -> None:
+        """Keep whether thinking may be on behind the answer of a piece; None if it has none."""
+        while self._answers and self._answers[-1][0] >= start:
+            self._answers.pop()
+        if thoughtful is not None:
+            self._answers.append((start, thoughtful))
 
     def _kept(self, said: Sequence[ResponseItem], *, is_last: bool) -> list[ResponseItem]:
         """Return what is sent back of answers that follow each other: all of the last one, of earlier ones those that
@@ -175,22 +172,9 @@ class MessagesBody:
         answers = list(_answers(said))
         for number, answer in enumerate(answers):
             broke_off = answer[0].origin is not None and (is_last or number < len(answers) - 1)
-            if _is_paused(answer):
+            if _is_paused(answer) or not broke_off or any(isinstance(item.view, _Calls) for item in answer):
                 kept += answer
-            elif not broke_off or any(isinstance(item.view, _Calls) for item in answer):
-                kept += self._whole(answer)
         return kept
-
-    def _whole(self, answer: Sequence[ResponseItem]) -> Sequence[ResponseItem]:
-        """Return an answer without the thinking that nothing follows: the API refuses it."""
-        end = len(answer)
-        while end and not (isinstance(answer[end - 1].view, _Calls) or self._says_something(answer[end - 1].view)):
-            end -= 1
-        return answer[:end]
-
-    @staticmethod
-    def _says_something(view: ItemView) -> bool:
-        return isinstance(view, MessageBlock) or (isinstance(view, Message) and bool(text_of(view.content).strip()))
 
     def _blocks(self, item: ResponseItem) -> Iterator[Block]:
         """Yield the blocks of an item of the assistant's."""
