@@ -197,3 +197,16 @@ async def test_a_client_for_whom_too_much_waits_is_given_up() -> None:
     assert outbox._bytes == 0
     outbox.put(b"x" * (MOST_BYTES + 1))
     await outbox.flushed()
+
+
+async def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    async with piped(configure_in(tmp_path, NOWHERE), greets=False) as client:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "config.toml").write_text("no toml")
+        with pytest.raises(RpcError, match=r"config\.toml"):
+            await client.call("initialize", **HELLO)
+        (tmp_path / "home" / "config.toml").write_text("")
+        await client.greet()
+        (tmp_path / "home" / "config.toml").write_text("no_such_key = 1")
+        with pytest.raises(RpcError, match="no_such_key"):
+            await client.start()

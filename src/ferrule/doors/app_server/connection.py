@@ -74,11 +74,19 @@ class _Asked(msgspec.Struct, frozen=True):
 class Connection:
     """Serves one client. What goes to it is put into `outbox`, whoever takes it from there."""
 
-    def __init__(self, methods: Mapping[str, Method], configure: Configure, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        configure: Configure,
+        outbox: Outbox,
+        others_ended: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`others_ended` waits for clients that are gone and whose threads are being closed."""
         self.configure = configure
         self.outbox = outbox
         self.threads: dict[str, OpenThread] = {}
         self.home = self.name = ""
+        self.others_ended = others_ended
         self._methods = methods
         self._greeted = False
         self._unwanted: frozenset[str] = frozenset()
@@ -183,8 +191,8 @@ class Connection:
                 self._greet(call)
                 return
             method = self._checked(call)
-        except RpcError as error:
-            self.outbox.put(error_line(RpcError(str(error), error.code, call.id)))
+        except FerruleError as error:
+            self._fail(call, str(error), error.code if isinstance(error, RpcError) else None)
             return
         task = self._open[call.id] = asyncio.create_task(self._serve(call, method))
         task.add_done_callback(lambda _: self._open.pop(call.id, None))
@@ -193,9 +201,9 @@ class Connection:
         if self._greeted:
             raise RpcError("Already initialized")
         params = _read(InitializeParams, call)
+        self.home, self.name = self.configure(None, {}).settings.home, params.client_info.name
         self._greeted = True
         self._unwanted = frozenset((params.capabilities and params.capabilities.opt_out_notification_methods) or ())
-        self.home, self.name = self.configure(None, {}).settings.home, params.client_info.name
         hello = InitializeResult(
             user_agent=f"ferrule/{__version__} ({platform.system()} {platform.machine()}; {params.client_info.name})",
             codex_home=self.home,

@@ -62,7 +62,8 @@ def item_of_words(item: ResponseItem, item_id: str) -> ThreadItem | None:
             return Reasoning(id=item_id, summary=summaries, content=words) if summaries or words else None
         case WebSearchCall(action=action):
             known = msgspec.json.decode(action) if bytes(action) else {}
-            return WebSearch(id=item_id, query=known.get("query", ""), action=known)
+            query = known.get("query") if isinstance(known, dict) else None
+            return WebSearch(id=item_id, query=query if isinstance(query, str) else "", action=known)
         case view:
             return DynamicToolCall(id=item_id, tool=kind_of(view), status="completed", success=True)
 

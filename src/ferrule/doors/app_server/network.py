@@ -15,6 +15,7 @@ from ferrule.doors.app_server.connection import Connection
 from ferrule.doors.app_server.methods import METHODS
 from ferrule.doors.app_server.openings import Configure
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
+from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
 from ferrule.stdio import Outbox
@@ -83,6 +84,7 @@ class _App:
         self._callers = callers
         self._token = token.encode()
         self._clients: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -99,7 +101,7 @@ class _App:
         if len(self._clients) >= MAX_CLIENTS:
             await socket.close(TRY_LATER, f"{MAX_CLIENTS} clients are connected")
             return
-        task = asyncio.create_task(_serve(socket, self._configure))
+        task = asyncio.create_task(self._serve(socket))
         self._clients.add(task)
         try:
             await asyncio.wait([task])
@@ -108,6 +110,27 @@ class _App:
             self._clients.discard(task)
         if not task.cancelled():
             task.result()
+
+    async def _serve(self, socket: WebSocket) -> None:
+        client = Connection(METHODS, self._configure, Outbox(), self._ended)
+        code = GIVEN_UP
+        try:
+            await _until_gone(client, socket)
+        except asyncio.CancelledError:
+            code = GOING_AWAY
+            raise
+        finally:
+            ending = asyncio.create_task(client.aclose())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await uninterrupted(_finished(ending))
+            with suppress(RuntimeError, WebSocketDisconnect):  # it may be closed
+                await socket.close(code)
+
+    async def _ended(self) -> None:
+        """Wait until nothing is left of clients that are gone."""
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     async def aclose(self) -> None:
         """End all clients."""
@@ -129,21 +152,18 @@ class _App:
         return 0, ""
 
 
-async def _serve(socket: WebSocket, configure: Configure) -> None:
-    client = Connection(METHODS, configure, Outbox())
+async def _until_gone(client: Connection, socket: WebSocket) -> None:
+    """Serve a client until it is gone, or given up."""
     works = [asyncio.create_task(work) for work in (_read(client, socket), _write(client, socket))]
     works.append(asyncio.create_task(_await_loss(client)))
-    code = GIVEN_UP
     try:
         await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        code = GOING_AWAY
-        raise
     finally:
         await end_tasks(works)
-        await client.aclose()
-        with suppress(RuntimeError, WebSocketDisconnect):  # it may be closed
-            await socket.close(code)
+
+
+async def _finished(task: "asyncio.Task[None]") -> None:
+    await asyncio.wait([task])
 
 
 async def _await_loss(client: Connection) -> None:

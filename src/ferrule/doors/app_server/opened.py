@@ -51,6 +51,8 @@ async def resume(client: Connection, params: ThreadResumeParams, answer: Answer)
         stored = path is not None and path.exists() and not params.exclude_turns
         answer(thread.opened(await _turns(path) if stored and path is not None else ()))
         return
+    if client.others_ended is not None:
+        await client.others_ended()  # the thread may have been open in a connection that this one follows
     entry = await run_blocking(find, client.home, params.thread_id)
     turns = () if params.exclude_turns else await _turns(Path(entry.path))
     thread = await _reopened(client, entry, params)
