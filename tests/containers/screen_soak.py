@@ -90,6 +90,7 @@ async def main(browsers: int, rounds: int) -> None:
         print(f"{count:4} {line}")
     for bad, seconds in sorted(longest.items(), key=lambda one: -one[1]):
         print(f"{seconds:6.1f} s {bad}")
+    assert len(site.booked) == browsers * rounds, Counter(site.booked).most_common(3)
     await until(lambda: not any(map(alive, children())))
     print(f"{len(site.booked)} booked by {browsers} browsers in {rounds} rounds; nothing is left")
 
