@@ -51,11 +51,12 @@ ACTS = {
     "socket": "new WebSocket('ws://socket.test/').onerror = () => say('socket')",
     "loopback": "fetch('http://127.0.0.1:3128/').catch(() => say('loopback'))",
     "own": "new WebSocket('ws://site.test/ws').onmessage = e => say(e.data)",
+    "fetch": "fetch('/later').then(() => document.body.append('fetched'))",
     "print": "print(); say('printed')",
     "go": "location.href = '/book'",
 }
 """What the buttons of `/acts` do. They stand in one row."""
-WIDTH = 60
+WIDTH = 55
 GRID = "".join(
     f"<button style='left:{WIDTH * at}px;top:0;width:{WIDTH}px' onclick=\"{act}\">{name}</button>"
     for at, (name, act) in enumerate(ACTS.items())

@@ -26,6 +26,7 @@ from ferrule.containers.screen.hands import NOT_SENT
 from ferrule.containers.screen.screen import RESTARTED, RESTARTED_TWICE
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.errors import UsageError
+from ferrule.protocol.json_text import JsonObject
 from tests.containers.leftovers import ours
 from tests.containers.screens import require_screen
 from tests.containers.sites import NAME, STYLE, Site, place_of
@@ -146,6 +147,14 @@ async def test_hands_reach_the_page(screen: Screen, site: Site) -> None:
         "C-Control", "C-a", "a", "S-B", "Enter", "wheel 0 120", "S-Shift", "double S", "menu", "carried", "over",
     ]  # fmt: skip
     await until(lambda: sorted(site.said) == sorted(expected))
+
+
+async def test_what_an_action_has_fetched_is_seen(screen: Screen) -> None:
+    await press(screen, "fetch")
+    assert screen._browser is not None
+    shown: JsonObject = {"expression": "document.body.innerText.includes('fetched')"}
+    seen = await screen._browser.devtools.call("Runtime.evaluate", shown, screen._browser.active.session)
+    assert seen["result"] == {"type": "boolean", "value": True}
 
 
 async def test_what_nobody_can_do(screen: Screen, site: Site) -> None:
@@ -282,6 +291,7 @@ async def test_pages_without_end(screen: Screen, site: Site, monkeypatch: pytest
     monkeypatch.setattr(screen._browser.devtools, "patience", 0.5)
     await press(screen, "hang")
     assert screen.notices() == (f"The page {site.url('/acts')} did not answer for 0.5 s, and was closed.",)
+    monkeypatch.undo()
     await screen.open_url(site.url("/"))
     assert screen.current_url == site.url("/")
 

@@ -37,8 +37,14 @@ HEARD: Final = frozenset({
     "Target.attachedToTarget", "Target.detachedFromTarget", "Target.targetInfoChanged", "Target.targetCrashed",
     "Page.frameRequestedNavigation", "Page.navigatedWithinDocument", "Page.frameStartedNavigating",
     "Page.frameStartedLoading", "Page.frameStoppedLoading", "Page.javascriptDialogOpening", "Page.fileChooserOpened",
-    "Fetch.requestPaused", "Input.dragIntercepted", "Browser.downloadWillBegin", "Browser.downloadProgress",
+    "Fetch.requestPaused", "Input.dragIntercepted", "Network.requestWillBeSent", "Network.loadingFinished",
+    "Network.loadingFailed", "Browser.downloadWillBegin", "Browser.downloadProgress",
 })  # fmt: skip
+
+ASKING = ("Fetch", "XHR")
+"""Requests whose answers change what is seen."""
+MAX_REQUESTS = 100
+"""Of a tab at once, that are followed."""
 
 OnNavigation = Callable[[str], Awaitable[str | None]]
 """Is asked about each address before a page is loaded from it: None lets it be loaded, a sentence says why not."""
@@ -58,10 +64,20 @@ class Tab:
         self.begun = asyncio.Event()
         """Not set while the page has asked for another one, which the browser has not begun to load yet."""
         self.loaded = asyncio.Event()
+        self.requests: set[str] = set()
+        """What its page has asked a server for since somebody acted, and has no answer to yet."""
+        self.answered = asyncio.Event()
+        """Set while there are no such requests."""
         self.begun.set()
         self.loaded.set()
+        self.answered.set()
         self.dragged: list[JsonObject] = []
         """What a drag carries, once the page has said so."""
+
+    def forget_requests(self) -> None:
+        """Wait for none of the requests so far."""
+        self.requests.clear()
+        self.answered.set()
 
 
 class Browser:
@@ -90,6 +106,9 @@ class Browser:
             "Page.fileChooserOpened": self._choose_no_file,
             "Fetch.requestPaused": self._paused,
             "Input.dragIntercepted": self._dragged,
+            "Network.requestWillBeSent": self._requested,
+            "Network.loadingFinished": self._responded,
+            "Network.loadingFailed": self._responded,
         }
         self.devtools = DevTools(child, self._hear, HEARD)
         self._downloads = Downloads(self.devtools, notes)
@@ -128,7 +147,7 @@ class Browser:
     async def _open_tab(self) -> None:
         self._opened.clear()
         try:
-            await self.devtools.call("Target.createTarget", {"url": BLANK})
+            await self.devtools.call("Target.createTarget", {"url": BLANK}, timeout=START_S)
             await self._wait_for_tab()
         except TimeoutError as error:
             raise ScreenError("the browser opens no tab") from error
@@ -157,9 +176,10 @@ class Browser:
         await self.ready_tab()
 
     def count_anew(self) -> None:
-        """Begin to count dialogs anew, because somebody acts."""
+        """Begin to count dialogs and requests anew, because somebody acts."""
         for tab in self._tabs.values():
             tab.dialogs = 0
+            tab.forget_requests()
 
     async def aclose(self) -> None:
         """End it."""
@@ -217,6 +237,8 @@ class Browser:
             send("Emulation.setDeviceMetricsOverride", size, session)
             send("Page.setInterceptFileChooserDialog", {"enabled": True, "cancel": True}, session)
             send("Input.setInterceptDrags", {"enabled": True}, session)
+            kept_in_memory: JsonObject = {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0, "maxPostDataSize": 0}
+            send("Network.enable", kept_in_memory, session)
             if self._on_navigation is not None:
                 pages: JsonObject = {"patterns": [{"resourceType": "Document", "requestStage": "Request"}]}
                 send("Fetch.enable", pages, session)
@@ -225,6 +247,7 @@ class Browser:
         self._tabs.pop(tab.session, None)
         tab.begun.set()
         tab.loaded.set()
+        tab.forget_requests()
         self.devtools.forget(tab.session)
         if self._tabs:
             self.devtools.send("Page.bringToFront", {}, self.active.session)
@@ -263,10 +286,21 @@ class Browser:
         if said["frameId"] == tab.target and said.get("navigationType") != "sameDocument":
             tab.loaded.clear()
             tab.begun.set()
+            tab.forget_requests()
 
     def _stopped(self, tab: Tab, said: JsonObject) -> None:
         if said["frameId"] == tab.target:
             tab.loaded.set()
+
+    def _requested(self, tab: Tab, said: JsonObject) -> None:
+        if said.get("type") in ASKING and len(tab.requests) < MAX_REQUESTS:
+            tab.requests.add(str(said["requestId"]))
+            tab.answered.clear()
+
+    def _responded(self, tab: Tab, said: JsonObject) -> None:
+        tab.requests.discard(str(said["requestId"]))
+        if not tab.requests:
+            tab.answered.set()
 
     def _answer(self, tab: Tab, said: JsonObject) -> None:
         """Answer a dialog with OK, as who clicked on what opened it would."""

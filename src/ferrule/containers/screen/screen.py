@@ -35,6 +35,8 @@ LOAD_S = 10.0
 """A page that is not loaded by then is shown as far as it is."""
 BEGIN_S = 1.0
 """From a page's wish for another one until that is being loaded: milliseconds."""
+ANSWER_S = 1.0
+"""For what a page fetches because of an action: most comes sooner, and some never ends."""
 FRAME_S = 1.0
 """A page that draws draws within milliseconds; one that does not, such as one without a script's time, is not awaited.
 """
@@ -331,6 +333,11 @@ class Screen(AsyncClosing):
             if not tab.loaded.is_set():
                 await tab.loaded.wait()
                 await self._next_frame(browser, tab)  # a page takes no clicks before its first
+            if not tab.answered.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ANSWER_S):
+                        await tab.answered.wait()
+                await self._next_frame(browser, tab)
 
     async def _bounded(self, browser: Browser, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a page, `LOAD_S` at most, but longer while somebody decides about an address. Raises
