@@ -91,7 +91,6 @@ class MessagesBody:
             fields["tool_choice"] = _encode(_choice(choice, asked.parallel))
         fields["messages"] = self._messages(messages, mark)
         fields |= self._settings(request, thought, form)
-        fields |= {name: _encode(value) for name, value in self._server.body.items()}
         return json_object(without_fields(fields | {"stream": b"true"}, self._to.omitted.fields))
 
     def _format(self, request: ModelRequest) -> dict[str, object] | None:
