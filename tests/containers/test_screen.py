@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from ferrule import Computer
+from ferrule.containers import LocalHost
 from ferrule.containers.screen import (
     BadAction,
     BadAddress,
@@ -335,7 +336,7 @@ from ferrule import Computer
 
 async def main():
     async with Computer() as computer:
-        print(computer.screen.container.holder_pid, flush=True)
+        print(computer.screen.container.holder_pid, computer.screen.container.folder, flush=True)
         await asyncio.sleep(1000)
 
 asyncio.run(main())
@@ -345,12 +346,15 @@ asyncio.run(main())
 async def test_nothing_is_left_after_sigkill(kept: Screen) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
-    holder = int(await process.stdout.readline())
+    first, folder = (await process.stdout.readline()).decode().split()
+    holder = int(first)
     started = ours(Path("/nowhere"), {holder})
     assert sum(pid in running("--type=") for pid in started) >= 4
     process.kill()
     await process.wait()
     await until(lambda: not any(map(alive, [holder, *started])), seconds=4)
+    async with LocalHost.open():  # the next process removes its files
+        assert not Path(folder).exists()
 
 
 async def test_a_computer_of_the_agents_sdk(kept: Screen, site: Site) -> None:
