@@ -54,9 +54,10 @@ ACTS = {
     "fetch": "fetch('/later').then(() => document.body.append('fetched'))",
     "print": "print(); say('printed')",
     "go": "location.href = '/book'",
+    "locked": "fetch('/locked').then(answer => say(`locked ${answer.status}`))",
 }
 """What the buttons of `/acts` do. They stand in one row."""
-WIDTH = 55
+WIDTH = 53
 GRID = "".join(
     f"<button style='left:{WIDTH * at}px;top:0;width:{WIDTH}px' onclick=\"{act}\">{name}</button>"
     for at, (name, act) in enumerate(ACTS.items())
@@ -133,6 +134,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.site.over.wait()
             case "/never":
                 self.site.over.wait()
+            case "/locked":
+                self.answer(401, "<h1>Who are you?</h1>", "www-authenticate", "Basic realm=x")
             case "/later":
                 self.site.over.wait(0.2)
                 self.answer(200, "<h1>Later</h1>")

@@ -23,6 +23,7 @@ from ferrule.containers.screen import (
 )
 from ferrule.containers.screen import browser as browser_module
 from ferrule.containers.screen import screen as screen_module
+from ferrule.containers.screen.browser import PASSWORD
 from ferrule.containers.screen.hands import NOT_SENT
 from ferrule.containers.screen.screen import RESTARTED, RESTARTED_TWICE
 from ferrule.protocol.computer_settings import ComputerSettings
@@ -227,6 +228,15 @@ async def test_each_address_is_judged(screen: Screen, site: Site, judge: Judge) 
         site.url("/"), site.url("/acts"), site.url("/book"), site.url("/acts"), site.url("/popup"), site.url("/book"),
         site.url("/framed"),
     ][1:]  # fmt: skip
+
+
+async def test_no_password_is_given(screen: Screen, site: Site) -> None:
+    told = (PASSWORD.format(f"http://{NAME}"),)
+    await press(screen, "locked")
+    await until(lambda: site.said == ["locked 401"])
+    assert screen.notices() == told
+    await screen.open_url(site.url("/locked"))
+    assert (screen.current_url, screen.notices()) == (site.url("/locked"), told)
 
 
 async def test_dialogs_are_answered(screen: Screen, site: Site) -> None:

@@ -33,12 +33,16 @@ IN_PAGE_LISTS = """
 })();
 """
 """Draws the list of a `select` within the page: no click reaches a list in a window of its own."""
+PASSWORD = (
+    "{} asked for a name and a password in a dialog of the browser, which was cancelled: open an address such as "
+    "http://NAME:PASSWORD@HOST/ to give them."
+)
 HEARD: Final = frozenset({
     "Target.attachedToTarget", "Target.detachedFromTarget", "Target.targetInfoChanged", "Target.targetCrashed",
     "Page.frameRequestedNavigation", "Page.navigatedWithinDocument", "Page.frameStartedNavigating",
     "Page.frameStartedLoading", "Page.frameStoppedLoading", "Page.javascriptDialogOpening", "Page.fileChooserOpened",
-    "Fetch.requestPaused", "Input.dragIntercepted", "Network.requestWillBeSent", "Network.loadingFinished",
-    "Network.loadingFailed", "Browser.downloadWillBegin", "Browser.downloadProgress",
+    "Fetch.requestPaused", "Fetch.authRequired", "Input.dragIntercepted", "Network.requestWillBeSent",
+    "Network.loadingFinished", "Network.loadingFailed", "Browser.downloadWillBegin", "Browser.downloadProgress",
 })  # fmt: skip
 
 ASKING = ("Fetch", "XHR")
@@ -104,7 +108,6 @@ class Browser:
             "Page.frameStoppedLoading": self._stopped,
             "Page.javascriptDialogOpening": self._answer,
             "Page.fileChooserOpened": self._choose_no_file,
-            "Fetch.requestPaused": self._paused,
             "Input.dragIntercepted": self._dragged,
             "Network.requestWillBeSent": self._requested,
             "Network.loadingFinished": self._responded,
@@ -201,6 +204,10 @@ class Browser:
             self._crashed(str(said["targetId"]))
         elif name.startswith("Browser."):
             self._downloads.hear(name, said)
+        elif name == "Fetch.requestPaused":
+            self._paused(session, said)
+        elif name == "Fetch.authRequired":
+            self._give_no_password(session, said)
         elif (tab := self._tabs.get(session)) is not None:
             self._reactions[name](tab, said)
 
@@ -232,6 +239,7 @@ class Browser:
         watched: JsonObject = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
         frames: JsonObject = {"filter": [{"type": "iframe"}, {"exclude": True}]}
         send("Target.setAutoAttach", {**watched, **frames}, session)
+        send("Fetch.enable", {"handleAuthRequests": True}, session)
         if is_page:
             size: JsonObject = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
             send("Emulation.setDeviceMetricsOverride", size, session)
@@ -239,9 +247,6 @@ class Browser:
             send("Input.setInterceptDrags", {"enabled": True}, session)
             kept_in_memory: JsonObject = {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0, "maxPostDataSize": 0}
             send("Network.enable", kept_in_memory, session)
-            if self._on_navigation is not None:
-                pages: JsonObject = {"patterns": [{"resourceType": "Document", "requestStage": "Request"}]}
-                send("Fetch.enable", pages, session)
 
     def _forget(self, tab: Tab) -> None:
         self._tabs.pop(tab.session, None)
@@ -330,15 +335,26 @@ class Browser:
         assert isinstance(data, dict)
         tab.dragged.append(data)
 
-    def _paused(self, tab: Tab, said: JsonObject) -> None:
-        request = str(said["requestId"])
-        if said["frameId"] == tab.target:
+    def _paused(self, session: str, said: JsonObject) -> None:
+        request, tab = str(said["requestId"]), self._tabs.get(session)
+        is_page = tab is not None and said["frameId"] == tab.target and said["resourceType"] == "Document"
+        if tab is not None and is_page and self._on_navigation is not None:
             asked = said["request"]
             assert isinstance(asked, dict)
             self.deciding += 1
             self._start(self._judge(tab, request, str(asked["url"])))
         else:
-            self.devtools.send("Fetch.continueRequest", {"requestId": request}, tab.session)
+            self.devtools.send("Fetch.continueRequest", {"requestId": request}, session)
+
+    def _give_no_password(self, session: str, said: JsonObject) -> None:
+        """Let the server say what it says to who has no password: no picture shows the browser's own question."""
+        answer: JsonObject = {"response": "CancelAuth"}
+        self.devtools.send(
+            "Fetch.continueWithAuth", {"requestId": said["requestId"], "authChallengeResponse": answer}, session
+        )
+        challenge = said["authChallenge"]
+        assert isinstance(challenge, dict)
+        self._notes.add(PASSWORD.format(challenge["origin"]))
 
     async def _judge(self, tab: Tab, request: str, url: str) -> None:
         """Ask whether a page may be loaded. An error of who is asked counts as a refusal, and is told."""
