@@ -7,7 +7,7 @@ import select
 from collections.abc import AsyncIterator
 
 from ferrule.mcp.lines import LineSplitter
-from ferrule.stdio import Outbox, write_all
+from ferrule.stdio import Outbox, write_all, write_ready
 from ferrule.tools.tasks import run_blocking
 
 CHUNK = 64 * 1024
@@ -34,7 +34,8 @@ async def send_waiting(outbox: Outbox, sink: int) -> None:
     while not outbox.lost.is_set():
         messages = await outbox.take()
         try:
-            await run_blocking(write_all, sink, b"".join(messages))
+            if rest := write_ready(sink, b"".join(messages)):
+                await run_blocking(write_all, sink, rest)
         except OSError:
             outbox.lose()
             return

@@ -5,6 +5,8 @@ Standard output belongs to the protocol: whatever else is printed in this proces
 
 import asyncio
 import os
+import select
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -83,6 +85,20 @@ class Outbox:
         self._waiting, self._bytes = [], 0
         self._room.set()
         self._flushed.set()
+
+
+def write_ready(pipe: int, data: bytes) -> bytes:
+    """Write what a pipe takes at once, and return the rest: all of it where this is no pipe. A thread for each write
+    costs more than the write. Raises `OSError`."""
+    if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+        return data
+    poll = select.poll()
+    poll.register(pipe, select.POLLOUT)
+    rest = memoryview(data)
+    # As many bytes as are written whole or not at all find room in a pipe that is ready.
+    while rest and any(happened & select.POLLOUT for _, happened in poll.poll(0)):
+        rest = rest[os.write(pipe, rest[: select.PIPE_BUF]) :]
+    return bytes(rest)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
