@@ -130,7 +130,14 @@ async def test_keys_and_colours_come_from_the_configuration(tmp_path: Path) -> N
 
 
 def test_the_screen_is_there_before_what_a_session_needs_is_loaded() -> None:
-    later = "ferrule.session", "ferrule.config", "ferrule.sandbox", "pydantic", "markdown_it"
+    later = (
+        "ferrule.session.session",
+        "ferrule.session.talk",
+        "ferrule.config",
+        "ferrule.sandbox",
+        "pydantic",
+        "markdown_it",
+    )
     code = f"import sys, ferrule.doors.terminal.app; print(*(name for name in {later} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == ""
