@@ -96,6 +96,7 @@ async def test_an_unknown_host_is_told_in_words() -> None:
         (reply("400 Bad Request", b'{"error":{"code":"context_length_exceeded","message":"This model\'s maximum context length is 8192 tokens"}}'), ContextOverflow, "context window"),
         (reply("400 Bad Request", b'{"error":{"type":"exceed_context_size_error","message":"the request exceeds the available context size"}}'), ContextOverflow, "context window"),
         (reply("413 Payload Too Large"), ContextOverflow, "context window"),
+        (reply("413 Payload Too Large", b'{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}'), ContextOverflow, "context window"),
         (reply("400 Bad Request", b'{"error":{"code":"image_too_large","message":"too big"}}'), ContentRefused, "too big"),
         (reply("400 Bad Request", b'{"detail":"This model does not support image input"}'), ContentRefused, "image"),
         (reply("402 Payment Required", b'{"error":{"message":"Insufficient credits"}}'), ModelError, "usage limit"),

@@ -79,6 +79,10 @@ def thinking(index: int, thought: str, signature: str) -> list[Json]:
     return block(index, opened, *told, {"type": "signature_delta", "signature": signature})
 
 
+def said_text(said: str) -> Json:
+    return {"type": "text", "text": said}
+
+
 async def heard(*events: Json, asked: ModelRequest | None = None) -> Outcome:
     return await replay("messages", sse(START, *events), asked or ask())
 
@@ -215,6 +219,14 @@ async def test_a_paused_answer_is_sent_back_as_it_is_and_gone_on_with() -> None:
     assert [one["type"] for one in both[1]] == ["text", "thinking", "text"]
 
 
+async def test_a_paused_answer_ends_without_blanks_behind_what_the_cache_holds() -> None:
+    found = await heard(*text(0, "Searching. "), stop("pause_turn"), END)
+    asked = [user("go"), *found.items]
+    before, paused = sent(ask(user("go"))), sent(ask(*asked))
+    assert paused["messages"] == [*before["messages"], {"role": "assistant", "content": [said_text("Searching.")]}]
+    assert contents(sent(ask(*asked, user("thanks"))))[1] == [said_text("Searching. ")]
+
+
 @pytest.mark.parametrize(
     "events",
     [
@@ -231,6 +243,7 @@ async def test_a_paused_answer_is_sent_back_as_it_is_and_gone_on_with() -> None:
 async def test_a_stream_that_lost_something_is_asked_again(events: list[Json]) -> None:
     found = await heard(*events)
     assert found.error is not None and found.error.retryable
+    assert found.error.usage is not None and found.error.usage.input_tokens == 3
 
 
 async def test_a_message_in_one_piece_is_read_like_a_stream() -> None:
@@ -421,7 +434,13 @@ def test_a_forced_call_goes_before_thinking(choice: ToolChoice, spelled: Json) -
 def test_how_much_a_model_thinks(model: str, effort: Any, expected: tuple[Any, ...]) -> None:
     body = sent(ask(model=model, settings=ModelSettings(reasoning_effort=effort, temperature=0.5)))
     assert (body.get("thinking"), body.get("output_config", {}).get("effort"), body["max_tokens"]) == expected
-    assert ("temperature" in body) is (expected[0] is None)
+    assert ("temperature" in body) is (expected[0] in (None, {"type": "disabled"}))
+
+
+@pytest.mark.parametrize(("effort", "top_p", "kept"), [("low", 0.9, False), ("low", 0.95, True), ("none", 0.9, True)])
+def test_a_model_that_thinks_is_sent_no_small_top_p(effort: Any, top_p: float, kept: bool) -> None:
+    body = sent(ask(settings=ModelSettings(reasoning_effort=effort, top_p=top_p)))
+    assert ("top_p" in body) is kept
 
 
 def test_a_budget_needs_an_answer_that_began_with_thinking() -> None:
@@ -538,7 +557,7 @@ async def test_what_a_server_refuses_is_left_out(words: str, held: bytes) -> Non
     def answer(asked: Request) -> Raw | str:
         return http_error(400, words, type="invalid_request_error") if held in asked.raw else "Fine."
 
-    settings = ModelSettings(top_p=0.5, reasoning_effort="high")
+    settings = ModelSettings(top_p=0.96, reasoning_effort="high")
     items = [user("go"), thought(provider="server"), asked_for("a"), result("a")]
     with ScriptedModel(answer) as server:
         provider = ProviderSettings(name="server", base_url=server.base_url, profile="anthropic", env_key=None)

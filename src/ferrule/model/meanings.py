@@ -40,11 +40,12 @@ CODES = {
     **dict.fromkeys(("408", "409", "425", "500", "502", "503", "504", "520", "522", "524", "529"), Meaning.PASSING),
     **dict.fromkeys(("context_length_exceeded", "context_window_exceeded"), Meaning.OVERFLOW),
     **dict.fromkeys(("exceed_context_size_error", "model_max_prompt_tokens_exceeded"), Meaning.OVERFLOW),
+    "request_too_large": Meaning.OVERFLOW,  # in bytes, mostly those of images: a summary has none
     "tool_use_failed": Meaning.CALL_UNREADABLE,
     **dict.fromkeys(("invalid_prompt", "content_policy_violation", "content_filter"), Meaning.OF_THE_REQUEST),
     **dict.fromkeys(("bio_policy", "cyber_policy", "invalid_request_error"), Meaning.OF_THE_REQUEST),
     **dict.fromkeys(("authentication_error", "permission_error", "not_found_error"), Meaning.OF_THE_REQUEST),
-    **dict.fromkeys(("request_too_large", "billing_error", "invalid_api_key"), Meaning.OF_THE_REQUEST),
+    **dict.fromkeys(("billing_error", "invalid_api_key"), Meaning.OF_THE_REQUEST),
     **dict.fromkeys(("model_not_found", "unsupported_parameter", "unsupported_value"), Meaning.OF_THE_REQUEST),
     **dict.fromkeys(("unknown_parameter", "invalid_value", "invalid_type"), Meaning.OF_THE_REQUEST),
     **dict.fromkeys(("missing_required_parameter", "invalid_argument"), Meaning.OF_THE_REQUEST),

@@ -9,7 +9,7 @@ from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, found_text, wire_name
 from ferrule.model.calls import sendable
 from ferrule.model.messages.blocks import Block, blocks_of, text_block
-from ferrule.model.messages.thinking import Thought, thought_of
+from ferrule.model.messages.thinking import LEAST_TOP_P, Thought, thought_of
 from ferrule.model.names import Callee
 from ferrule.model.opening import leading_messages, opening
 from ferrule.model.payloads import Json, json_array, json_object, without_fields
@@ -107,9 +107,9 @@ class MessagesBody:
         fields: dict[str, Json] = {}
         if thought.config is not None:
             fields["thinking"] = _encode(thought.config)
-        elif settings.temperature is not None:
+        if settings.temperature is not None and not thought.is_on:
             fields["temperature"] = _encode(settings.temperature)
-        if settings.top_p is not None:
+        if settings.top_p is not None and (settings.top_p >= LEAST_TOP_P or not thought.is_on):
             fields["top_p"] = _encode(settings.top_p)
         if stops := [text for text in settings.stop if text.strip()]:
             fields["stop_sequences"] = _encode(stops)
@@ -119,14 +119,17 @@ class MessagesBody:
         return fields | ({"output_config": _encode(wanted)} if wanted else {})
 
     def _messages(self, text: bytearray, mark: bytes) -> tuple[bytes | bytearray, ...]:
-        """Return the messages, with the end of the last one marked, and that of the one before where it is far."""
+        """Return the messages, with the end of the last one marked, and that of the one before where it is far, or
+        where the last one is a paused answer, which has no mark."""
         if not text:
             return (b'[{"role":"user","content":[', _encode(text_block(GO_ON)), b"]}]")
         pieces: list[bytes | bytearray] = [b"["]
         if text.startswith(b'{"role":"assistant"'):
             pieces.append(_message("user", [text_block(BEFORE)]) + b",")
         start = 0
-        ends = self._history.last_values(2 if self._added > LOOKS_BACK else 1)
+        ends = self._history.last_values(2)
+        if self._added <= LOOKS_BACK and text.startswith(_USERS, ends[-1][0]):
+            del ends[:-1]
         for begin, end in ends if mark else ():
             if text.startswith(_USERS, begin):
                 pieces += [text[start : end - len(_END)], mark]
@@ -150,9 +153,12 @@ class MessagesBody:
         while blocks and blocks[-1]["type"] in THOUGHTS and not _is_paused(kept):
             blocks.pop()  # nothing follows it, and the API refuses that
         results = [*self._results(calls, _as_functions(items[said:end])), *self._heard(items[said:end])]
+        if blocks and not results and end == len(items):
+            if not _is_paused(kept):
+                results = [text_block(GO_ON)]
+            elif blocks[-1]["type"] == "text":  # the API wants no blanks at its end
+                blocks[-1]["text"] = blocks[-1]["text"].rstrip()
         encoded = [_message("assistant", blocks)] if blocks else []
-        if blocks and not results and end == len(items) and not _is_paused(kept):
-            results = [text_block(GO_ON)]
         self._added = len(blocks) + len(results)
         self._note(start, not calls or blocks[0]["type"] in THOUGHTS if blocks else None)
         return Piece(start, end, (*encoded, *([_message("user", results)] if results else ())))

@@ -90,7 +90,7 @@ class MessagesStream(StreamMerger):
     def close(self) -> Sequence[ResponseEvent]:
         """End the stream. Raises `ModelError` if its last event never came."""
         if not self.ended:
-            raise self._closed_early("message_stop")
+            raise self._counting(self._closed_early("message_stop"))
         return ()
 
     def partial(self) -> ResponseItem | None:

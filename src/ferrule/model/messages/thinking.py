@@ -24,6 +24,8 @@ BUDGETS: dict[ReasoningEffort, int] = {
 EFFORTS: dict[ReasoningEffort, str] = {
     "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max",
 }  # fmt: skip
+LEAST_TOP_P = 0.95
+"""The smallest `top_p` that the API takes while the model thinks; it takes no temperature then."""
 INTERLEAVED = "interleaved-thinking-2025-05-14"
 """The beta in which models with a budget think between calls, too; those that think as they see fit do so anyway."""
 
@@ -34,6 +36,11 @@ class Thought(msgspec.Struct, frozen=True):
     config: dict[str, Any] | None
     effort: str | None
     limit: int
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the request lets the model think."""
+        return self.config is not None and self.config["type"] != "disabled"
 
     @property
     def needs_beginning(self) -> bool:
