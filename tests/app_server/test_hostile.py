@@ -52,6 +52,11 @@ NOWHERE = "http://127.0.0.1:9/v1"
         (b'{"id":13,"method":"thread/list","params":{"cursor":"-1"}}', REFUSED, 13),
         (b'{"id":14,"method":"thread/list","params":{"limit":-5}}', REFUSED, 14),
         (b'{"id":15,"method":"initialize","params":{}}', REFUSED, 15),
+        (b'{"id":16,"method":"thread/start","params":{"cwd":"%s"}}' % (b"x" * 100_000), REFUSED, 16),
+        (b'{"id":17,"method":"thread/start","params":{"sandbox":"%s"}}' % (b"x" * 100_000), REFUSED, 17),
+        (b'{"id":18,"method":"command/exec","params":{"command":["true"],"sandboxPolicy":'
+         b'{"type":"workspaceWrite","writableRoots":["/\\u0000"]}}}', REFUSED, 18),
+        (b'{"id":19,"method":"thread/name/set","params":{"threadId":"x","name":"y"}}', REFUSED, 19),
     ],
 )
 async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
@@ -60,7 +65,7 @@ async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
     await told.send(b"\n \r\n" + line + b"\n")
     heard = await told.next()
     assert heard["error"]["code"] == code and heard["id"] == known
-    assert 0 < len(heard["error"]["message"]) < 300
+    assert 0 < len(heard["error"]["message"]) < 2_100
     told._id += 100
     assert (await told.call("thread/loaded/list"))["data"] == []
 
@@ -70,6 +75,10 @@ async def told(tmp_path: Path) -> Any:
     """A client that has shaken hands."""
     async with piped(configure_in(tmp_path, NOWHERE)) as client:
         yield client
+
+
+async def test_a_folder_of_no_thread_lists_none(told: Pipes) -> None:
+    assert (await told.call("thread/list", cwd=["/\0"]))["data"] == []
 
 
 async def test_what_comes_before_the_handshake_gets_an_error(tmp_path: Path) -> None:

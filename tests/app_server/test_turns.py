@@ -9,6 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from ferrule.doors.app_server import opened
 from ferrule.doors.app_server.methods import METHODS
 from ferrule.doors.app_server.schema import schema
 from ferrule.testing import Gate, ScriptedModel, Stall, custom_tool_call, function_call, http_error, reasoning, step
@@ -374,6 +375,40 @@ async def test_threads_are_listed_read_named_resumed_forked_and_deleted(tmp_path
             await client.call("thread/delete", threadId=copy)
             assert not (await client.call("thread/list"))["data"]
             of_schema(client)
+
+
+async def test_what_is_said_as_a_turn_ends_is_answered(tmp_path: Path) -> None:
+    with ScriptedModel(["One.", "To beta."]) as model:
+        async with piped(configure_in(tmp_path, model.base_url)) as client:
+            thread = await client.start(config={"snapshots": True})  # a turn ends with a last look at all files
+            client.forget()
+            say = {"threadId": thread, "input": [{"type": "text", "text": "alpha"}]}
+            turn = (await client.call("turn/start", **say))["turn"]["id"]
+            await client.hear(lambda message: bool(client.items("agentMessage")))
+            await client.call("turn/steer", **say, expectedTurnId=turn)
+            await client.hear(lambda message: len(client.items("agentMessage")) == 2)
+
+
+async def test_a_thread_that_cannot_be_opened_leaves_no_copy_and_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(path: Path) -> Any:
+        raise RpcError({"code": 0, "message": "unreadable"})  # as of a failing disk, which cannot be had here
+
+    missing = {"mcp_servers": {"gone": {"command": "/nonexistent", "required": True}}}
+    with ScriptedModel(["One."]) as model:
+        async with piped(configure_in(tmp_path, model.base_url)) as client:
+            thread = await client.start()
+            await client.turn(thread)
+            await client.call("thread/unsubscribe", threadId=thread)
+            for method in ("thread/fork", "thread/resume"):
+                with pytest.raises(RpcError, match="gone"):
+                    await client.call(method, threadId=thread, config=missing)
+                with monkeypatch.context() as broken, pytest.raises(RpcError, match="unreadable"):
+                    broken.setattr(opened, "turns_of", unreadable)
+                    await client.call(method, threadId=thread)
+            assert [one["id"] for one in (await client.call("thread/list"))["data"]] == [thread]
+            await client.call("thread/resume", threadId=thread)
 
 
 async def test_models_configuration_and_commands_need_no_thread(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Images that would make every later request fail do not stay in the history."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from ferrule import Agent
 from ferrule.history.images import REFUSED
 from ferrule.model.stream import ContentRefused
 from ferrule.protocol.content import InputImage, InputText
+from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.items import CustomToolCallOutput, FunctionCallOutput, Message, ResponseItem, make_item
-from ferrule.session.images import DROPPED, MAX_IMAGE_BYTES, bounded, without_refused
+from ferrule.session.images import DROPPED, MAX_IMAGE_BYTES, bounded, image_input, without_refused
 from ferrule.tools.decorator import tool
 from tests.session.models import InProcessModel, calls, says
 
@@ -51,6 +53,15 @@ def test_refused_images_are_the_new_ones_else_all() -> None:
     assert images(without_refused([old, answer]) or [old]) == []
     user = make_item(Message(role="user", content=(InputImage(image_url="data:x"),)))
     assert images(without_refused([old, answer, user]) or []) == [0]
+
+
+def test_an_image_is_a_regular_file_that_fits_into_a_request(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with open(tmp_path / "large.png", "wb") as file:
+        file.truncate(MAX_IMAGE_BYTES + 1)
+    for path in ("/dev/zero", "/dev/tty", f"{tmp_path}/fifo", f"{tmp_path}/large.png", f"{tmp_path}/no\0ne", "/", "gone"):
+        with pytest.raises(UsageError, match="the image "):
+            image_input(path)
 
 
 @tool

@@ -4,7 +4,6 @@ server refuses. Otherwise every later request would fail."""
 import base64
 import os
 from collections.abc import Iterable, Sequence, Set
-from pathlib import Path
 
 from ferrule.history.images import REFUSED, SMALL, without_images
 from ferrule.history.pairs import answered_id
@@ -19,6 +18,7 @@ from ferrule.protocol.items import (
     Message,
     ResponseItem,
 )
+from ferrule.reading import Unreadable, read_file
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """For all images in one request, in base64; servers accept requests of 20 MB and more."""
@@ -85,12 +85,14 @@ def image_input(source: str | bytes | os.PathLike[str]) -> InputImage:
     """
     if isinstance(source, str) and source.startswith(("https://", "http://", "data:")):
         return InputImage(image_url=source)
-    shown = "an image given as bytes" if isinstance(source, bytes) else os.fspath(source)
+    if isinstance(source, bytes):
+        return image_of(source, "an image given as bytes")
+    shown = os.fspath(source)
     try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
-    except OSError as error:
-        raise UsageError(f"the image {shown} cannot be read: {error.strerror}") from error
-    return image_of(data, shown)
+        return image_of(read_file(shown, MAX_IMAGE_BYTES), shown)
+    except (OSError, Unreadable) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"the image {shown} cannot be read: {reason}") from error
 
 
 def image_of(data: bytes, shown: str) -> InputImage:

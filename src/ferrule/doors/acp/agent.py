@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -224,7 +225,12 @@ class Agent:
             copy = open_here.talk.fork(open_here.talk.session)
         else:
             copy = await run_blocking(SessionIndex(self._programs.home).fork, session_id)
-        desk, _ = await self._go_on(place, copy)
+        try:
+            desk, _ = await self._go_on(place, copy)
+        except BaseException:
+            with suppress(UsageError, OSError):
+                SessionIndex(self._programs.home).remove(copy)
+            raise
         desk.later(desk.greet)
         return ForkSessionResponse(session_id=desk.id, modes=desk.modes(), config_options=desk.options())
 

@@ -39,7 +39,7 @@ def policy_of(given: wire.SandboxPolicy) -> SandboxPolicy:
             return ReadOnly(network_access=given.network_access)
         case wire.WorkspaceWrite(writable_roots=roots):
             for root in roots:
-                if not os.path.isabs(root):
+                if not os.path.isabs(root) or "\0" in root:
                     raise RpcError(f"writableRoots: {root!r} is no absolute path")
             return WorkspaceWrite(
                 writable_roots=roots,

@@ -1,5 +1,6 @@
 """The client's requests about open threads: opened, told, interrupted, closed."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from ferrule.doors.app_server.shapes.requests import (
 from ferrule.doors.app_server.shapes.threads import Turn
 from ferrule.doors.app_server.stored import find
 from ferrule.doors.app_server.threads import OpenThread
+from ferrule.protocol.errors import UsageError
 from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.opening import settings_to_go_on
 from ferrule.session.rollout import read_rollout
@@ -73,8 +75,13 @@ async def fork(client: Connection, params: ThreadForkParams, answer: Answer) -> 
     else:
         new_id = await run_blocking(SessionIndex(client.home).fork, entry.id, number)
     copy = await run_blocking(find, client.home, new_id)
-    turns = () if params.exclude_turns else await _turns(Path(copy.path))
-    thread = await _reopened(client, copy, params)
+    try:
+        turns = () if params.exclude_turns else await _turns(Path(copy.path))
+        thread = await _reopened(client, copy, params)
+    except BaseException:
+        with suppress(UsageError, OSError):
+            SessionIndex(client.home).remove(new_id)
+        raise
     answer(thread.opened(turns))
     client.tell(told.ThreadStarted(thread=thread.shape()))
 

@@ -19,6 +19,8 @@ OVERLOADED = -32_001
 
 TOO_LONG = f"the message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w.:-]{1,64}")')
+_LONGEST_TEXT = 2_000
+"""Characters of an error: some repeat what the client gave, however long that is."""
 _EDGE = 256
 """Bytes of an unreadable message's beginning in which its id is looked for."""
 
@@ -134,7 +136,9 @@ def result_line(request_id: RequestId, result: msgspec.Struct) -> bytes:
 
 def error_line(error: RpcError) -> bytes:
     """Return an error, as a line; its id is null where that of the request could not be read."""
-    return _encode({"error": {"code": error.code, "message": str(error)}, "id": error.request_id}) + b"\n"
+    text = str(error)
+    shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return _encode({"error": {"code": error.code, "message": shown}, "id": error.request_id}) + b"\n"
 
 
 def notice_line(params: Told) -> bytes:

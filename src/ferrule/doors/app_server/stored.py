@@ -94,7 +94,8 @@ async def list_threads(client: Connection, params: ThreadListParams, answer: Ans
 def _listed(home: str, params: ThreadListParams) -> list[SessionEntry]:
     entries = SessionIndex(home).entries(archived=bool(params.archived))
     if params.cwd is not None:
-        places = {os.path.realpath(cwd) for cwd in ((params.cwd,) if isinstance(params.cwd, str) else params.cwd)}
+        given = (params.cwd,) if isinstance(params.cwd, str) else params.cwd
+        places = {os.path.realpath(cwd) for cwd in given if "\0" not in cwd}
         entries = [entry for entry in entries if os.path.realpath(entry.cwd or "/") in places]
     if params.source_kinds and not SOURCES & set(params.source_kinds):
         return []  # only sub-agents, which are not listed

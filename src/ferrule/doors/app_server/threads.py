@@ -162,8 +162,10 @@ class OpenThread:
             raise RpcError("the turn did not begin")
 
     async def _work(self, session: Session, words: Words) -> None:
+        """Run a turn, and further ones for what was said too late for it."""
         try:
-            await session.run(words)
+            while words and not (await session.run(words)).aborted:
+                words = session.unread()
         except FerruleError:
             if self.translation.said:  # nothing was told: it failed before it began
                 self.translation.said = ()
