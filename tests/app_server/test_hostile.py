@@ -20,6 +20,7 @@ from tests.processes import running, until
 
 NO_JSON, REFUSED, UNKNOWN = -32700, -32600, -32601
 DEEP = b'{"id":1,"method":"model/list","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+NO_ROOT = b'{"type":"workspaceWrite","writableRoots":["/\\u0000"]}'
 NOWHERE = "http://127.0.0.1:9/v1"
 
 
@@ -54,8 +55,7 @@ NOWHERE = "http://127.0.0.1:9/v1"
         (b'{"id":15,"method":"initialize","params":{}}', REFUSED, 15),
         (b'{"id":16,"method":"thread/start","params":{"cwd":"%s"}}' % (b"x" * 100_000), REFUSED, 16),
         (b'{"id":17,"method":"thread/start","params":{"sandbox":"%s"}}' % (b"x" * 100_000), REFUSED, 17),
-        (b'{"id":18,"method":"command/exec","params":{"command":["true"],"sandboxPolicy":'
-         b'{"type":"workspaceWrite","writableRoots":["/\\u0000"]}}}', REFUSED, 18),
+        (b'{"id":18,"method":"command/exec","params":{"command":["true"],"sandboxPolicy":%s}}' % NO_ROOT, REFUSED, 18),
         (b'{"id":19,"method":"thread/name/set","params":{"threadId":"x","name":"y"}}', REFUSED, 19),
     ],
 )

@@ -11,14 +11,16 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from ferrule import timed_heads
+from ferrule.doors.app_server import network
 from ferrule.doors.app_server.network import serve_network
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind
+from ferrule.stdio import HIGH_BYTES, MOST_BYTES, Outbox
 from ferrule.testing import ScriptedModel
 from tests.app_server.client import Client
 from tests.app_server.served import configure_in
 from tests.cli.played import execute
-from tests.processes import running
+from tests.processes import running, until
 
 TOKEN = "secret"
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
@@ -105,6 +107,22 @@ async def test_each_client_has_its_threads_which_end_with_it(tmp_path: Path) -> 
                 await third.call("thread/resume", threadId=thread)
                 assert not running(mark)
                 assert (await third.turn(thread))["status"] == "completed"
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = Outbox()
+    monkeypatch.setattr(network, "Outbox", lambda: outbox)
+    async with served(tmp_path, "http://127.0.0.1:9/v1") as url:
+        socket = await connect(url, additional_headers=ALLOWED, max_queue=1)
+        client = Client(lambda line: socket.send(line.decode()), lambda: socket.recv(decode=False))
+        await client.greet()
+        for _ in range(MOST_BYTES // HIGH_BYTES):
+            outbox.put(b"x" * HIGH_BYTES)
+        await until(lambda: outbox._bytes < MOST_BYTES - HIGH_BYTES)
+    assert outbox._bytes > HIGH_BYTES
+    socket.transport.abort()
 
 
 async def test_the_end_of_the_server_ends_its_clients_and_what_they_run(tmp_path: Path) -> None:

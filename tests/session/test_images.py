@@ -57,9 +57,9 @@ def test_refused_images_are_the_new_ones_else_all() -> None:
 
 def test_an_image_is_a_regular_file_that_fits_into_a_request(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    with open(tmp_path / "large.png", "wb") as file:
+    with (tmp_path / "large.png").open("wb") as file:
         file.truncate(MAX_IMAGE_BYTES + 1)
-    for path in ("/dev/zero", "/dev/tty", f"{tmp_path}/fifo", f"{tmp_path}/large.png", f"{tmp_path}/no\0ne", "/", "gone"):
+    for path in ("/dev/zero", "/", "gone", *(f"{tmp_path}/{name}" for name in ("fifo", "large.png", "no\0ne"))):
         with pytest.raises(UsageError, match="the image "):
             image_input(path)
 

@@ -34,6 +34,8 @@ PING_S = 20.0
 """Seconds between two pings, and the time for an answer: a client that is gone without a word is noticed."""
 GRACE_S = 1
 """Seconds in which open connections may end after a signal."""
+CLOSE_S = 0.5
+"""Seconds for a client to read why it is closed."""
 GOING_AWAY, TRY_LATER, GIVEN_UP = 1001, 1013, 1008
 NOT_HERE = "An app-server runs commands, so it listens on this machine alone: bind it to 127.0.0.1, [::1] or localhost."
 
@@ -124,8 +126,9 @@ class _App:
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
             await uninterrupted(_finished(ending))
-            with suppress(RuntimeError, WebSocketDisconnect):  # it may be closed
-                await socket.close(code)
+            with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):  # it may be closed, or read nothing
+                async with asyncio.timeout(CLOSE_S):
+                    await socket.close(code)
 
     async def _ended(self) -> None:
         """Wait until nothing is left of clients that are gone."""
