@@ -1,6 +1,8 @@
 """The parts of a screen that need no browser: keys, inputs, settings, the search for a program."""
 
+import asyncio
 import os
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ from ferrule.containers.screen.actions import Click, Drag, Keypress, Point, Scro
 from ferrule.containers.screen.keys import read_keys
 from ferrule.containers.screen.notes import MAX_NOTES, Notes, quoted
 from ferrule.containers.screen.program import find_program
+from ferrule.egress.addresses import Target
+from ferrule.egress.guard import Refused
 from ferrule.lookup import Places
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import DangerFullAccess, ExternalSandbox, InContainer, ReadOnly, WorkspaceWrite
+from tests.egress.scene import AUTHORITY, scene
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,9 @@ def test_notes_are_bounded() -> None:
     [
         (WorkspaceWrite(network_access=("a.test",), hosts={"a.test:80": "127.0.0.1:1"}), ("a.test",)),
         (ReadOnly(), False),
+        (WorkspaceWrite(network_access=True), True),
         (InContainer(network_access=False), False),
+        (InContainer(network_access=True), True),
         (DangerFullAccess(), True),
         (ExternalSandbox(), False),
         (ExternalSandbox(network_access="enabled"), True),
@@ -116,6 +123,41 @@ def test_what_a_session_reaches(policy: Any, access: object) -> None:
     network = ScreenNetwork.of(policy)
     assert network.access == access
     assert dict(network.hosts) == dict(getattr(policy, "hosts", {}))
+    assert network.open == (access is True and not isinstance(policy, InContainer))
+
+
+async def test_where_commands_have_this_machine_s_network_pages_do_too() -> None:
+    def forbids(name: str, port: int) -> str | None:
+        return "A rule forbids it." if name == "ruled.test" else None
+
+    guard = ScreenNetwork.of(WorkspaceWrite(network_access=True), forbids).guard()
+    for host, address in (("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("LocalHost", "127.0.0.1")):
+        assert Target(address, 3000) in await guard.lookup(host, 3000)
+    with pytest.raises(Refused, match="A rule forbids it"):
+        await guard.lookup("Ruled.test.", 3000)
+    guard = ScreenNetwork.of(InContainer(network_access=True)).guard()
+    with pytest.raises(Refused):
+        await guard.lookup("localhost", 80)
+
+
+async def test_servers_of_this_machine_are_reached_by_their_address(tmp_path: Path) -> None:
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    guard = ScreenNetwork(access=True, open=True).guard()
+    async with (
+        scene(tmp_path, [], guard) as it,
+        await asyncio.start_server(it.echo.serve, "127.0.0.1", 0) as plain,
+        await asyncio.start_server(it.echo.serve, "127.0.0.1", 0, ssl=AUTHORITY.context("any.example")) as secure,
+    ):
+        one, other = ("{}:{}".format(*server.sockets[0].getsockname()) for server in (plain, secure))
+        ask = "GET {}/ HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n"
+        assert (await it.said(ask.format(f"http://{one}", one).encode())).startswith("HTTP/1.1 200 OK")
+        reader, writer = await it.to(it.inside.proxy, f"CONNECT {other} HTTP/1.1\r\nHost: {other}\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        await writer.start_tls(trust)  # which names no server
+        writer.write(ask.format("", other).encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
 
 
 def test_tables_that_are_wrong() -> None:

@@ -201,8 +201,10 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def scene(folder: Path, secrets: Sequence[Secret] | None = None) -> AsyncIterator[Scene]:
-    """Open a way out to a server with and without TLS, under all names."""
+async def scene(
+    folder: Path, secrets: Sequence[Secret] | None = None, guard: Guard | None = None
+) -> AsyncIterator[Scene]:
+    """Open a way out to a server with and without TLS, under all names, or whom the guard lets be reached."""
     beyond, echo = AUTHORITY, Echo()
     ca_file = folder / "ca.pem"
     if not ca_file.exists():
@@ -215,7 +217,8 @@ async def scene(folder: Path, secrets: Sequence[Secret] | None = None) -> AsyncI
         at = ["127.0.0.1:{1}".format(*server.sockets[0].getsockname()) for server in (plain, secure)]
         names = ("ok.example", "api.example", "a.wild.example", "no.example")
         hosts = {f"{name}:{port}": address for name in names for port, address in zip((80, 443), at, strict=True)}
-        guard = Guard(DomainNames.read(NAMES), hosts={**hosts, "ok.example:8080": at[0], "ok.example:8443": at[1]})
+        hosts |= {"ok.example:8080": at[0], "ok.example:8443": at[1]}
+        guard = guard or Guard(DomainNames.read(NAMES), hosts=hosts)
         inside = Inside(*(socket.create_server(place) for place in (("127.0.0.1", 0), *[("127.64.0.1", 0)] * 2)))
         async with Egress(guard, own, ca_file=str(ca_file)) as way:
             way.serve(inside)

@@ -39,6 +39,25 @@ class Target(msgspec.Struct, frozen=True):
     port: int
 
 
+def read_address(text: str) -> str | None:
+    """Return an address as a URL writes it (`127.0.0.1`, `[::1]`) without brackets; None for anything else."""
+    inner = text.removeprefix("[").removesuffix("]")
+    try:
+        address = ipaddress.ip_address(inner)
+    except ValueError:
+        return None
+    return str(address) if (address.version == 6) == (text != inner) else None
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an address, without brackets."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_public(text: str) -> bool:
     """Return whether an address belongs to the public internet. Texts that are no addresses do not."""
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import h11
 import msgspec
 
+from ferrule.egress.addresses import is_address
 from ferrule.egress.guard import Guard, Refused, Unreachable
 from ferrule.egress.hello import BadHello, Hello, read_hello
 from ferrule.egress.http import client_context
@@ -189,7 +190,7 @@ def _fault(hello: Hello, place: Place) -> str | None:
     if hello.hides_a_name:
         return "it hides the name of its server (ECH)"
     if hello.name is None:
-        return "its TLS names no server"
+        return None if is_address(place.host) else "its TLS names no server"
     try:
         name = read_host(hello.name)
     except BadDomain as error:

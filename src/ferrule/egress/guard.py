@@ -115,11 +115,15 @@ class Guard:
             raise Unreachable(f"{name} has no address.") from error
         if not found:
             raise Unreachable(f"{name} has no address.")
+        self.check_addresses(name, port, found)
+        return tuple(Target(address, port) for address in dict.fromkeys(found))
+
+    def check_addresses(self, name: str, port: int, found: Sequence[str]) -> None:
+        """Look at the addresses of a name. Raises `Refused`."""
         if not all(map(is_public, found)):
             raise self.refused(name, port, f"{name} leads to an address that is not public, so it cannot be reached.")
         if any(map(is_own, found)):
             raise self.refused(name, port, f"{name} leads to this machine itself, so it cannot be reached.")
-        return tuple(Target(address, port) for address in dict.fromkeys(found))
 
     async def _look_up(self, name: str, port: int) -> Sequence[str]:
         """Look a name up. A lookup that nobody waits for any more still counts: its thread goes on."""

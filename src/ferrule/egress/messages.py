@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import h11
 import msgspec
 
+from ferrule.egress.addresses import read_address
 from ferrule.egress.names import BadDomain, read_host
 from ferrule.protocol.errors import FerruleError
 
@@ -79,13 +80,16 @@ def values(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]
 
 
 def read_authority(text: bytes, port: int | None) -> Place:
-    """Read `host:port`; without a port it is `port`, where that is given. Raises `BadRequest`."""
+    """Read `host:port`; without a port it is `port`, where that is given. The host may be an address, which a guard
+    judges as it does names. Raises `BadRequest`."""
     if not text.isascii():  # what is no ASCII here is read in as many ways as there are servers
         raise BadRequest("A host is named in ASCII, an international one as xn--...")
     found = re.fullmatch(r"(.*?)(?::([0-9]{1,5}))?", text.decode("ascii"))
     number = port if found is None or found[2] is None else int(found[2])
     if found is None or number is None or not 0 < number < 1 << 16:
         raise BadRequest("The request names no host and port.")
+    if (address := read_address(found[1])) is not None:
+        return Place(address, number)
     try:
         return Place(read_host(found[1]), number)
     except BadDomain as error:

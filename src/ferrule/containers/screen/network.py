@@ -10,11 +10,19 @@ from typing import Self
 
 import msgspec
 
+from ferrule.egress.addresses import is_address
 from ferrule.egress.egress import PROXY, Egress
-from ferrule.egress.guard import Guard
-from ferrule.egress.names import BadDomain, DomainNames
+from ferrule.egress.guard import Guard, Resolve, system_addresses
+from ferrule.egress.names import BadDomain, DomainNames, read_host
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import NetworkAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.protocol.permissions import (
+    DangerFullAccess,
+    InContainer,
+    NetworkAccess,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 from ferrule.sandbox.linux.root import HOST_NAME
 from ferrule.sandbox.way_out import Listeners
 
@@ -82,8 +90,14 @@ def _certificates(ca_file: str) -> Sequence[str]:
 class _Guard(Guard):
     """Also refuses what the user's rules forbid."""
 
-    def __init__(self, allowed: DomainNames | None, hosts: Mapping[str, str], forbids: Forbids | None) -> None:
-        super().__init__(allowed, hosts=hosts)
+    def __init__(
+        self,
+        allowed: DomainNames | None,
+        hosts: Mapping[str, str],
+        forbids: Forbids | None,
+        resolve: Resolve | None = None,
+    ) -> None:
+        super().__init__(allowed, hosts=hosts, resolve=resolve)
         self._forbids = forbids
 
     def check(self, host: str, port: int) -> str:
@@ -94,11 +108,38 @@ class _Guard(Guard):
         return name
 
 
+class _OpenGuard(_Guard):
+    """Lets all be reached that this machine reaches, itself included, except for what the user's rules forbid."""
+
+    def __init__(self, allowed: DomainNames | None, hosts: Mapping[str, str], forbids: Forbids | None) -> None:
+        super().__init__(allowed, hosts, forbids, _addresses)
+
+    def check(self, host: str, port: int) -> str:
+        """See `Guard.check`."""
+        try:
+            name = read_host(host)
+        except BadDomain:  # an address, or a name that only this machine knows
+            name = host.lower()
+        if self._forbids is not None and (why := self._forbids(name, port)) is not None:
+            raise self.refused(name, port, why)
+        return name
+
+    def check_addresses(self, name: str, port: int, found: Sequence[str]) -> None:
+        """Any address will do."""
+
+
+async def _addresses(name: str, port: int) -> Sequence[str]:
+    """Return the addresses of a name, or of an address itself. Raises `OSError`."""
+    return [name] if is_address(name) else await system_addresses(name, port)
+
+
 class ScreenNetwork(msgspec.Struct, frozen=True, kw_only=True):
     """The names that are reached: True for every public one, on ports 80 and 443. `hosts` sends `"name:port"` to
-    exactly one `"address:port"`, which may be private; the name has to be allowed, too."""
+    exactly one `"address:port"`, which may be private; the name has to be allowed, too. `open`: everything that this
+    machine reaches, whatever its name, address and port."""
 
     access: NetworkAccess = False
+    open: bool = False
     hosts: Mapping[str, str] = {}
     ca_file: str | None = None
     forbids: Forbids | None = None
@@ -106,19 +147,30 @@ class ScreenNetwork(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, policy: SandboxPolicy, forbids: Forbids | None = None) -> Self:
-        """Return what a session with this policy reaches."""
+        """Return what a session with this policy reaches. Where its commands have this machine's own network, the
+        browser does, too."""
         if isinstance(policy, ReadOnly | WorkspaceWrite):
-            return cls(access=policy.network_access, hosts=policy.hosts, ca_file=policy.ca_file, forbids=forbids)
-        return cls(access=getattr(policy, "network_access", "enabled") == "enabled", forbids=forbids)
+            return cls(
+                access=policy.network_access,
+                open=policy.network_access is True and not isinstance(policy, InContainer),
+                hosts=policy.hosts,
+                ca_file=policy.ca_file,
+                forbids=forbids,
+            )
+        access = isinstance(policy, DangerFullAccess) or policy.network_access == "enabled"
+        return cls(access=access, open=access, forbids=forbids)
 
-    def way_out(self) -> ScreenWay:
-        """Open the way out. Raises `UsageError` for a table that is wrong."""
+    def guard(self) -> Guard:
+        """Return who decides. Raises `UsageError` for a table that is wrong."""
         try:
             if isinstance(self.access, bool):
                 allowed = None if self.access else DomainNames(())
             else:
                 allowed = DomainNames.listed(self.access)
-            guard = _Guard(allowed, self.hosts, self.forbids)
+            return (_OpenGuard if self.open else _Guard)(allowed, self.hosts, self.forbids)
         except BadDomain as error:
             raise UsageError(f"network_access: {error}") from error
-        return ScreenWay(Egress(guard, ca_file=self.ca_file, host_name=HOST_NAME), self.ca_file)
+
+    def way_out(self) -> ScreenWay:
+        """Open the way out. Raises `UsageError` for a table that is wrong."""
+        return ScreenWay(Egress(self.guard(), ca_file=self.ca_file, host_name=HOST_NAME), self.ca_file)
