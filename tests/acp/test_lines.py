@@ -11,9 +11,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from acp.schema import FileSystemCapabilities
 
 from ferrule.cli.commands import acp
 from ferrule.config import Configuration, Sources
@@ -133,6 +134,14 @@ async def test_a_line_that_is_no_request_gets_one_error_and_ends_nothing(
             assert heard["id"] == request_id and words in heard["error"]["message"] and heard["error"]["code"] < 0
             assert len(json.dumps(heard)) < 1000
             assert (await pipes.result("initialize", protocolVersion=1))["protocolVersion"] == 1
+
+
+async def test_an_error_repeats_no_more_of_what_was_given_than_can_be_read(tmp_path: Path) -> None:
+    with ScriptedModel([]) as model:
+        async with piped(tmp_path, model) as pipes:
+            await pipes.result("initialize", protocolVersion=1)
+            refused = await pipes.answer(await pipes.ask("session/new", cwd="x" * 100_000, mcpServers=[]))
+            assert len(refused["error"]["message"]) < 2_100
 
 
 async def test_nothing_is_told_of_a_session_before_its_client_knows_it(tmp_path: Path) -> None:
@@ -391,6 +400,27 @@ async def test_a_session_is_opened_once_at_a_time_however_often_it_is_asked_for(
             await pipes.result("session/load", **where)
             done = await pipes.answer(await pipes.prompt(session, "go on"))
             assert done["result"]["stopReason"] == "end_turn" and "go" in model.last_request.user_text
+
+
+async def test_an_editor_that_answers_nothing_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Silent:
+        """An editor that has not noticed."""
+
+        async def read_text_file(self, path: str, **more: Any) -> None:
+            asked.append(path)
+            await asyncio.Event().wait()
+
+        async def write_text_file(self, path: str, **more: Any) -> None:
+            await self.read_text_file(path)
+
+    monkeypatch.setattr(buffers, "ANSWER_S", 0.01)
+    offered = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+    files = buffers.EditorFiles(cast(Any, Silent()), "s", offered)
+    assert [await files.read(path) for path in "abc"] == [None] * 3
+    assert all([await files.write(path, "") for path in "def"])
+    assert asked == ["a", "d"]
 
 
 @pytest.mark.parametrize("how", ["never", "nonsense", "answers"])

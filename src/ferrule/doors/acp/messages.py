@@ -18,6 +18,8 @@ TOO_MANY = -32_000
 
 EDGE = 256
 """Bytes of the beginning of a message that cannot be read, in which its id is looked for."""
+LONGEST_TEXT = 2_000
+"""Characters of an error: some repeat what the client gave, however long that is."""
 SHOWN_FAULTS = 3
 """Faults of one request's parameters that are told: a union of five shapes has a fault for each."""
 
@@ -99,4 +101,6 @@ def _short(error: JsonObject) -> JsonObject:
     if isinstance(faults, list):
         said = [f"{'.'.join(map(str, fault['loc'])) or 'params'}: {fault['msg']}" for fault in faults[:SHOWN_FAULTS]]
         return {"code": code, "message": f"Invalid params: {'; '.join(said)}"}
-    return {key: value for key, value in error.items() if value is not None}
+    text = str(error.get("message", ""))
+    shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return {key: value for key, value in {**error, "message": shown}.items() if value is not None}
