@@ -35,6 +35,17 @@ LISTENER = SAY + (
     "give.ondragstart = e => e.dataTransfer.setData('text', 'carried'); take.ondragover = e => e.preventDefault();"
     "take.ondrop = e => say(e.dataTransfer.getData('text')); take.onmousemove = e => say('over');</script>"
 )
+SHADOW = SAY + (
+    "<p></p><script>const own = new CSSStyleSheet(), root = document.querySelector('p').attachShadow({mode: 'closed'});"
+    "own.replaceSync('select { position: absolute; top: 80px; left: 20px; width: 300px; height: 40px }');"
+    "root.adoptedStyleSheets = [own]; root.innerHTML = '<select><option>Monday<option>Tuesday</select>';"
+    "root.firstChild.onchange = e => say(e.target.value)</script>"
+)
+NOISE = (
+    "<canvas width=300 height=300></canvas><script>const canvas = document.querySelector('canvas').getContext('2d'),"
+    "image = canvas.createImageData(300, 300); for (let at = 0; at < image.data.length; at++)"
+    " image.data[at] = at % 4 == 3 ? 255 : 256 * Math.random(); canvas.putImageData(image, 0, 0)</script>"
+)
 ACTS = {
     "alert": "alert('Hello')",
     "prompt": "say(prompt('Name?', 'Bob'))",
@@ -65,6 +76,7 @@ GRID = "".join(
 PAGES = {
     "/": "<h1>Home</h1>", "/book": BOOK, "/day": DAY, "/confirm": CONFIRM, "/done": "<h1>Booked</h1>",
     "/popup": "<h1>Popup</h1>", "/listener": LISTENER, "/acts": f"{SAY}{GRID}<input type=file id=chooser>",
+    "/shadow": SHADOW, "/noise": NOISE,
     "/framed": "<iframe src=/book></iframe>", "/reload": "<script>setTimeout(() => location.reload(), 5)</script>",
 }  # fmt: skip
 

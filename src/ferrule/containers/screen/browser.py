@@ -29,10 +29,25 @@ IN_PAGE_LISTS = """
     "select:not([multiple]):not([size]), select:not([multiple]):not([size])::picker(select)"
     + " { appearance: base-select; }"
   );
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  const {attachShadow} = Element.prototype;
+  Element.prototype.attachShadow = function (...given) {
+    const root = attachShadow.apply(this, given);
+    root.adoptedStyleSheets = [];
+    return root;
+  };
+  for (const {prototype} of [Document, ShadowRoot]) {
+    const sheets = Object.getOwnPropertyDescriptor(prototype, "adoptedStyleSheets");
+    const set = function (given) {
+      const others = [...given].filter(one => one !== sheet);
+      sheets.set.call(this, (this.ownerDocument ?? this) === document ? [...others, sheet] : others);
+    };
+    Object.defineProperty(prototype, "adoptedStyleSheets", {...sheets, set});
+  }
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets];
 })();
 """
-"""Draws the list of a `select` within the page: no click reaches a list in a window of its own."""
+"""Draws the list of a `select` within the page, whatever sheets that has, and in shadow trees: no click reaches a list
+in a window of its own."""
 PASSWORD = (
     "{} asked for a name and a password in a dialog of the browser, which was cancelled: open an address such as "
     "http://NAME:PASSWORD@HOST/ to give them."
