@@ -13,6 +13,8 @@ import pytest
 import pytest_asyncio
 
 from ferrule import Computer
+from ferrule.builtin.computer import ScreenObservation
+from ferrule.builtin.kept_screen import Look
 from ferrule.containers import LocalHost
 from ferrule.containers.screen import (
     BadAction,
@@ -22,10 +24,12 @@ from ferrule.containers.screen import (
     read_action,
 )
 from ferrule.containers.screen import browser as browser_module
+from ferrule.containers.screen import devtools as devtools_module
 from ferrule.containers.screen import screen as screen_module
 from ferrule.containers.screen.browser import PASSWORD
 from ferrule.containers.screen.hands import NOT_SENT
 from ferrule.containers.screen.screen import RESTARTED, RESTARTED_TWICE
+from ferrule.images import read_header
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_text import JsonObject
@@ -159,13 +163,35 @@ async def test_what_an_action_has_fetched_is_seen(screen: Screen) -> None:
     assert seen["result"] == {"type": "boolean", "value": True}
 
 
+async def test_lists_of_shadow_trees_take_clicks(screen: Screen, site: Site) -> None:
+    await screen.open_url(site.url("/shadow"))
+    await do(screen, type="click", x=200, y=100)
+    await do(screen, type="click", x=100, y=157)
+    await until(lambda: site.said == ["Tuesday"])
+
+
+async def test_large_pictures(screen: Screen, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await screen.open_url(site.url("/noise"))
+    monkeypatch.setattr(screen_module, "MAX_PNG", 100_000)
+    taken = await screen.screenshot()
+    assert read_header(taken) == ("image/jpeg", 1024, 768)
+    assert ScreenObservation.of(Look(taken, "")).picture.startswith("data:image/jpeg;")
+    monkeypatch.setattr(devtools_module, "MAX_MESSAGE", 100_000)
+    assert screen._browser is not None
+    monkeypatch.setattr(screen._browser.devtools, "patience", 1.0)
+    assert read_header(await screen.screenshot()) == ("image/png", 1024, 768)  # of another tab
+    assert screen.notices() == (f"The page {site.url('/noise')} did not answer for 1 s, and was closed.",)
+
+
 async def test_what_nobody_can_do(screen: Screen, site: Site) -> None:
     await screen.open_url(site.url("/listener"))
     await do(screen, type="click", x=1024, y=10)
     await do(screen, type="drag", path=[{"x": 5, "y": 5}, {"x": 5, "y": -1}])
+    await do(screen, type="click", x=10**400, y=10)
     assert screen.notices() == (
         "(1024, 10) lies outside of the screen, which is 1024 x 768 pixels: nothing was done.",
         "(5, -1) lies outside of the screen, which is 1024 x 768 pixels: nothing was done.",
+        "(1e+09, 10) lies outside of the screen, which is 1024 x 768 pixels: nothing was done.",
     )
     with pytest.raises(BadAction, match="There is no key 'HYPER'"):
         await do(screen, type="keypress", keys=["CTRL", "HYPER"])

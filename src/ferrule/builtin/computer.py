@@ -41,6 +41,7 @@ ACTS = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=
 """Pages do what their buttons say: under `untrusted` the user is asked."""
 MAX_ACTIONS = 100
 """Of one call: models make a dozen, and each may take seconds."""
+PNG = b"\x89PNG"
 LONGEST_URL = 300
 """Characters of an address that the model reads: pages have some of a megabyte."""
 
@@ -78,7 +79,8 @@ class ScreenObservation(Observation):
     @classmethod
     def of(cls, look: Look) -> "ScreenObservation":
         """Build the observation."""
-        picture = f"data:image/png;base64,{base64.b64encode(look.picture).decode()}"
+        kind = "png" if look.picture.startswith(PNG) else "jpeg"
+        picture = f"data:image/{kind};base64,{base64.b64encode(look.picture).decode()}"
         return cls(picture=picture, url=look.url, notices=look.notices, whole=look.whole)
 
     @property

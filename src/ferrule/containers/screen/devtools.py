@@ -15,8 +15,9 @@ from ferrule.process.run import UNDYING_GRACE, uninterrupted
 from ferrule.process.streams import Reader, Writer
 from ferrule.protocol.json_text import JsonObject
 
-MAX_MESSAGE = 64 << 20
-"""Bytes of one message: a picture of the largest screen has less."""
+MAX_MESSAGE = 96 << 20
+"""Bytes of one message: a picture of the largest screen has 64 MiB and some. A longer one, such as of a page that shows
+a dialog of a gigabyte, is passed over."""
 SAID = 4096
 """Bytes kept of what the browser wrote last, to tell why it ended."""
 CALL_S = 20.0
@@ -63,6 +64,7 @@ class DevTools:
         self._waiting: dict[int, tuple[str, asyncio.Future[JsonObject]]] = {}
         self._count = 0
         self._buffer = bytearray()
+        self._passing_over = False
         self._said = b""
         self._writer = Writer(child.stdin)
         self._reader = Reader(child.stdout, self._read)
@@ -115,11 +117,13 @@ class DevTools:
         self._buffer += data
         if b"\0" not in data:
             if len(self._buffer) > MAX_MESSAGE:
-                raise ScreenError("the browser sent a message without an end")
+                self._passing_over = True
+                self._buffer.clear()
             return
         *whole, rest = bytes(self._buffer).split(b"\0")
         self._buffer = bytearray(rest)
-        for line in whole:
+        first, self._passing_over = int(self._passing_over), False
+        for line in whole[first:]:
             self._take(line)
 
     def _take(self, line: bytes) -> None:

@@ -41,10 +41,13 @@ FRAME_S = 1.0
 """A page that draws draws within milliseconds; one that does not, such as one without a script's time, is not awaited.
 """
 ANEW_S = 1.5
-"""Until a picture is asked for once more: it takes a tenth."""
+"""Until a picture is asked for once more: it takes a tenth. Doubled each time: a large one takes seconds."""
 PAUSE_S = 0.05
 """After a picture that was refused."""
 KEPT = "The page {} went on loading itself anew, and was closed."
+MAX_PNG = 8 << 20
+"""Bytes of a picture: photographs on the largest screens have more, and servers take no such requests."""
+SMALLER: JsonObject = {"format": "jpeg", "quality": 80}
 MAX_REFUSED = 10
 MORE_REFUSED = "{} further names were refused in the same way."
 TRIES = 3
@@ -56,6 +59,8 @@ RESTARTED_TWICE = "The browser ended again at {}: it was started with an empty p
 HANGS = "The page {} did not answer for {:g} s, and was closed."
 LOADING = "The page is still loading after {:g} s: this is what there is."
 OUTSIDE = "({:g}, {:g}) lies outside of the screen, which is {} x {} pixels: nothing was done."
+FAR = 1_000_000_000
+"""As far as a place is told of: models have written numbers of hundreds of digits."""
 T = TypeVar("T")
 
 
@@ -153,7 +158,8 @@ class Screen(AsyncClosing):
                 await self._open_elsewhere(browser, address)
 
     async def screenshot(self) -> bytes:
-        """Return what is seen as a PNG of the display's size. Raises `ScreenError`."""
+        """Return what is seen as a PNG of the display's size, or as a JPEG if a PNG had more than 8 MiB. Raises
+        `ScreenError`."""
         async with self._lock:
             return await self._attempted(self._picture)
 
@@ -271,7 +277,7 @@ class Screen(AsyncClosing):
         width, height = self._settings.display_width, self._settings.display_height
         for x, y in places:
             if not (0 <= x < width and 0 <= y < height):
-                return OUTSIDE.format(x, y, width, height)
+                return OUTSIDE.format(*(max(min(at, FAR), -FAR) for at in (x, y)), width, height)
         return None
 
     async def _load(self, browser: Browser, tab: Tab, address: str) -> None:
@@ -357,20 +363,25 @@ class Screen(AsyncClosing):
             await browser.devtools.call("Runtime.evaluate", frame, tab.session, FRAME_S)
 
     async def _picture(self, tab: Tab) -> bytes:
+        png = await self._captured(tab, {"format": "png"})
+        return png if len(png) <= MAX_PNG else await self._captured(tab, SMALLER)
+
+    async def _captured(self, tab: Tab, form: JsonObject) -> bytes:
         """Take a picture. While another page takes the place of one, it is refused or never answered: ask anew."""
         assert self._browser is not None
-        devtools, png = self._browser.devtools, {"format": "png"}
+        devtools, patience = self._browser.devtools, ANEW_S
         asked: set[asyncio.Task[JsonObject]] = set()
         try:
             async with asyncio.timeout(devtools.patience):
                 while True:
-                    asked.add(asyncio.create_task(devtools.call("Page.captureScreenshot", {**png}, tab.session)))
-                    done, _ = await asyncio.wait(asked, timeout=ANEW_S, return_when=asyncio.FIRST_COMPLETED)
+                    asked.add(asyncio.create_task(devtools.call("Page.captureScreenshot", {**form}, tab.session)))
+                    done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                     asked -= done
                     for answer in done:
                         if (taken := _taken(answer)) is not None:
                             return taken
                         await asyncio.sleep(PAUSE_S)
+                    patience *= 2
         finally:
             for task in asked:
                 task.cancel()
