@@ -189,7 +189,7 @@ async def test_a_conversation_goes_on_over_each_wire(tmp_path: Path) -> None:
         assert result.text == f"Done {number}."
         sent = server.requests[0].raw.decode()
         assert all(sent.count(f"Done {before}.") == 1 and f"seen {before}" in sent for before in range(number))
-    left_out = [text for text in place.warnings if "began on another wire" in text]
+    left_out = [text for text in place.warnings if "began with another model or wire" in text]
     assert len(left_out) == 3 and all("the reasoning of earlier answers" in text for text in left_out)
 
 

@@ -6,6 +6,7 @@ turn. Only dispensable parts are ever left out. The history itself keeps everyth
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,15 @@ from ferrule.model.recipient import PARTS, Healed, Recipient, mark_of
 from ferrule.model.screen_calls import KINDS as SCREENS
 from ferrule.model.stream import ContextOverflow, ForcedTool, ModelError, ModelRequest
 from ferrule.protocol.content import ContentPart
-from ferrule.protocol.items import Compaction, ComputerCall, ComputerCallOutput, ItemView, Message, Reasoning
+from ferrule.protocol.items import (
+    Compaction,
+    ComputerCall,
+    ComputerCallOutput,
+    ItemView,
+    Message,
+    MessageBlock,
+    Reasoning,
+)
 from ferrule.protocol.json_text import JsonValue
 
 LONGEST_WORDS = 600
@@ -104,6 +113,8 @@ _UNREADABLE = re.compile(
     r"|(?:thought[ _]?signature|thinking.{0,40}signature).{0,60}(?:not valid|invalid|corrupt|could not|cannot|failed)",
     re.IGNORECASE | re.DOTALL,
 )
+_TAG = re.compile(r"input tag ['\"`](?P<tag>\w+)['\"`]|not support tool types?:? ['\"`]?(?P<kind>\w+)", re.IGNORECASE)
+"""The kind of a block or of a tool that the Messages API does not know, or not with this model."""
 _UNCONFIRMED = re.compile(r"unacknowledged safety check", re.IGNORECASE)
 """Source: github.com/openai/openai-agents-python issue 843."""
 _UNSIGNED = re.compile(
@@ -149,7 +160,8 @@ _ABOUT_SCHEMAS = re.compile(
 )
 _LISTING = re.compile(
     r"(?:supported|valid|allowed|accepted|known|permitted|possible) (?:values|parameters|fields|types)"
-    r"|expected one of|(?:must|should|to) be one of|one of:|is not one of|input should be|expected:|use '|did you mean",
+    r"|expected one of|expected tags|(?:must|should|to) be one of|one of:|is not one of|input should be|expected:|use '"
+    r"|did you mean",
     re.IGNORECASE,
 )
 """Words before a list of valid values."""
@@ -254,6 +266,23 @@ def _secrets(view: ItemView) -> Iterator[bytes]:
     for name in ("chat_fields", "message_fields"):
         if fields := bytes(getattr(view, name, b"")):
             yield fields
+
+
+def _tagged(refusal: Refusal) -> Healed | None:
+    """Send a tool in the form of a function, or drop the blocks of tools that the server ran: a call goes with what
+    came of it."""
+    found = _TAG.search(refusal.text)
+    if found is None or refusal.to.wire != "messages":
+        return None
+    kind = found["tag"] or found["kind"]
+    if any(tool.get("type") == kind for tool in refusal.body.get("tools", [])):
+        known = tuple(form for form in refusal.to.accepts.native_tools if not fnmatchcase(kind, form))
+        return refusal.taken_for(f"the native form of the tool {kind!r}", native_tools=known)
+    views = [item.view for item in refusal.request.items]
+    blocks = [bytes(view.message_fields) for view in views if isinstance(view, MessageBlock)]
+    if not any(msgspec.json.decode(block).get("type") == kind for block in blocks):
+        return None
+    return refusal.without("tools that the provider ran", unreadable=map(mark_of, blocks))
 
 
 def _unconfirmed(refusal: Refusal) -> Healed | None:
@@ -461,6 +490,6 @@ def _has_key(value: JsonValue, name: str) -> bool:
 
 
 _RULES: tuple[Callable[[Refusal], Healed | None], ...] = (
-    _limit, _unreadable, _unconfirmed, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds, _fields,
-    _null_content,
+    _limit, _unreadable, _tagged, _unconfirmed, _unsigned, _alone, _thought_wanted, _parts, _shape, _schemas, _kinds,
+    _fields, _null_content,
 )  # fmt: skip

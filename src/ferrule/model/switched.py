@@ -31,7 +31,7 @@ def left_behind(items: Sequence[ResponseItem], to: Recipient) -> tuple[str, ...]
     kinds = dict.fromkeys(kind for item in items for kind in _kinds(item, to))
     if not kinds:
         return ()
-    return (f"the conversation began on another wire; not sent to {to.accepts.title}: {', '.join(kinds)}",)
+    return (f"the conversation began with another model or wire; not sent to {to.accepts.title}: {', '.join(kinds)}",)
 
 
 def _kinds(item: ResponseItem, to: Recipient) -> Iterator[str]:
