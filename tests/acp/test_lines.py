@@ -21,6 +21,9 @@ from ferrule.config import Configuration, Sources
 from ferrule.doors.acp import buffers, lines, run
 from ferrule.doors.acp.agent import Programs
 from ferrule.doors.acp.run import serve
+from ferrule.doors.app_server import pipes as app_server_pipes
+from ferrule.doors.mcp_server import stdio as mcp_server_stdio
+from ferrule.process.shell import LOGIN_GRACE
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import ModelSettings, ProviderSettings
 from ferrule.session.opening import Given
@@ -257,6 +260,11 @@ async def test_a_client_that_goes_leaves_nothing_running(tmp_path: Path, state: 
             assert pipes.serving is not None
             await asyncio.wait_for(asyncio.shield(pipes.serving), 20)
             assert time.monotonic() - began < 6 and not running(mark)
+
+
+def test_the_end_has_time_for_start_up_files_that_do_not_end() -> None:
+    graces = (lines.GRACE_S, app_server_pipes.GRACE_S, mcp_server_stdio.GRACE_S)
+    assert max(graces) + LOGIN_GRACE + run.FLUSH_S < 5.5
 
 
 class Measured(Outbox):

@@ -20,9 +20,10 @@ from ferrule.process.run import run
 
 LOGIN_TIMEOUT_MS = 5_000
 """Time limit for start-up files; after it the agent's own environment is used instead."""
-LOGIN_GRACE = 5.0
+LOGIN_GRACE = 3.0
 """Seconds that start-up files have to end themselves. They may hold a lock that they release at their end:
-pyenv's, left behind, makes each later shell of the user wait for a minute."""
+pyenv's, left behind, makes each later shell of the user wait for a minute. An interactive shell ignores TERM, so those
+that wait for another's lock take all of it: with what else a session's end takes it stays below 6."""
 POSIX_SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "ksh"})
 """Shells whose syntax models write."""
 
