@@ -65,10 +65,11 @@ ACTS = {
     "fetch": "fetch('/later').then(() => document.body.append('fetched'))",
     "print": "print(); say('printed')",
     "go": "location.href = '/book'",
+    "program": "location.href = 'other-program:1'",
     "locked": "fetch('/locked').then(answer => say(`locked ${answer.status}`))",
 }
 """What the buttons of `/acts` do. They stand in one row."""
-WIDTH = 53
+WIDTH = 50
 GRID = "".join(
     f"<button style='left:{WIDTH * at}px;top:0;width:{WIDTH}px' onclick=\"{act}\">{name}</button>"
     for at, (name, act) in enumerate(ACTS.items())

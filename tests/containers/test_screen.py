@@ -256,6 +256,14 @@ async def test_each_address_is_judged(screen: Screen, site: Site, judge: Judge) 
     ][1:]  # fmt: skip
 
 
+async def test_no_other_program_is_asked_for(screen: Screen, site: Site) -> None:
+    await press(screen, "program")
+    await do(screen, type="click", **place_of("program"))
+    assert screen.current_url == site.url("/acts")
+    await press(screen, "alert")
+    assert screen.notices() == ('The page showed "Hello" (alert): it was answered with OK.',)
+
+
 async def test_no_password_is_given(screen: Screen, site: Site) -> None:
     told = (PASSWORD.format(f"http://{NAME}"),)
     await press(screen, "locked")

@@ -22,7 +22,7 @@ MAX_DIALOGS = 20
 START_S = 60.0
 """Until a browser answers: a busy machine takes some seconds."""
 BLANK = "about:blank"
-IN_PAGE_LISTS = """
+IN_PAGES = """
 (() => {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(
@@ -44,10 +44,14 @@ IN_PAGE_LISTS = """
     Object.defineProperty(prototype, "adoptedStyleSheets", {...sheets, set});
   }
   document.adoptedStyleSheets = [...document.adoptedStyleSheets];
+  navigation.addEventListener("navigate", event => {
+    if (!/^(https?|about|blob|data|javascript):/.test(event.destination.url)) event.preventDefault();
+  });
 })();
 """
 """Draws the list of a `select` within the page, whatever sheets that has, and in shadow trees: no click reaches a list
-in a window of its own."""
+in a window of its own. Keeps a page where it is when it calls another program, as for `mailto:`: the browser would
+leave the page, or ask in a window that nobody sees, and take no clicks meanwhile."""
 PASSWORD = (
     "{} asked for a name and a password in a dialog of the browser, which was cancelled: open an address such as "
     "http://NAME:PASSWORD@HOST/ to give them."
@@ -250,7 +254,7 @@ class Browser:
         """Set up a page, or a frame that has a process of its own, before it runs."""
         send, width, height = self.devtools.send, self._settings.display_width, self._settings.display_height
         send("Page.enable", {}, session)
-        send("Page.addScriptToEvaluateOnNewDocument", {"source": IN_PAGE_LISTS, "runImmediately": True}, session)
+        send("Page.addScriptToEvaluateOnNewDocument", {"source": IN_PAGES, "runImmediately": True}, session)
         watched: JsonObject = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
         frames: JsonObject = {"filter": [{"type": "iframe"}, {"exclude": True}]}
         send("Target.setAutoAttach", {**watched, **frames}, session)

@@ -41,11 +41,12 @@ POLICIES: Mapping[str, object] = {
     "PasswordManagerEnabled": False, "PrintingEnabled": False, "PromptForDownloadLocation": False,
     "SSLErrorOverrideAllowed": False, "SafeBrowsingProtectionLevel": 0, "SearchSuggestEnabled": False,
     "SpellcheckEnabled": False, "TranslateEnabled": False,
-    "URLBlocklist": ["file://*", "chrome://*", "view-source:*"],
+    "URLBlocklist": ["*"],
+    "URLAllowlist": ["http://*", "https://*", "about:*", "blob:*", "data:*", "javascript:*", "chrome-extension://*"],
 }  # fmt: skip
 """No windows that no picture shows, no pages that nobody has opened, nothing that asks servers of the browser's maker,
-no files of the container, no certificate that is wrong, and no connection that hides whom it is for, which no way out
-lets through."""
+no files of the container, no other programs, no certificate that is wrong, and no connection that hides whom it is for,
+which no way out lets through."""
 Forbids = Callable[[str, int], str | None]
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
