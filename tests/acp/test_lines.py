@@ -406,6 +406,11 @@ async def test_a_session_is_opened_once_at_a_time_however_often_it_is_asked_for(
             while asked:
                 asked -= {(await pipes.hear()).get("id")}
             await pipes.result("session/load", **where)
+            asked = {await pipes.ask("session/close", sessionId=session), await pipes.ask("session/load", **where)}
+            while asked:
+                heard = await pipes.hear()
+                assert "error" not in heard
+                asked -= {heard.get("id")}
             done = await pipes.answer(await pipes.prompt(session, "go on"))
             assert done["result"]["stopReason"] == "end_turn" and "go" in model.last_request.user_text
 

@@ -113,7 +113,7 @@ class Agent:
         """The way to the client, once it has said who it is."""
         self._desks: dict[str, Desk] = {}  # the one that rested longest first
         self._going_on: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Held while a stored session is being opened."""
+        """Held while a session is being opened or closed."""
 
     def on_connect(self, conn: Client) -> None:
         """Take the connection."""
@@ -253,9 +253,11 @@ class Agent:
     @method
     async def close_session(self, session_id: str, **more: Any) -> CloseSessionResponse:
         """End a session and all that runs in it; it can be gone on with."""
-        desk = self._desk(session_id)
-        del self._desks[session_id]
-        await desk.close()
+        self._desk(session_id)
+        async with self._going_on[session_id]:  # who opens it again meanwhile waits
+            desk = self._desk(session_id)
+            del self._desks[session_id]
+            await desk.close()
         return CloseSessionResponse()
 
     @method
@@ -321,6 +323,8 @@ class Agent:
     async def _go_on(self, place: Place, session_id: str) -> tuple[Desk, StoredSession]:
         """Open a stored session with its rights and its model, where the command line gives no others. One that is open
         here is opened anew, unless it is busy."""
+        if not _ID.fullmatch(session_id):
+            raise _unknown(session_id)
         async with self._going_on[session_id]:
             known = self._desks.get(session_id)
             if known is not None and not known.is_idle:
