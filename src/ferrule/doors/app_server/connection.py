@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -94,7 +95,7 @@ class Connection:
         self._withdrawn: dict[int, None] = {}
         self._next = self._opening = 0
         self._open: dict[str | int, asyncio.Task[None]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # those that a request has
 
     def take(self, line: bytes, *, whole: bool = True) -> None:
         """Take one line of the client."""
@@ -169,7 +170,6 @@ class Connection:
     async def close_thread(self, thread: OpenThread) -> None:
         """Close a thread; it stays stored."""
         self.threads.pop(thread.id, None)
-        self._locks.pop(thread.id, None)
         await thread.aclose()
         self.withdraw(thread, lambda question: True)
 
@@ -234,8 +234,6 @@ class Connection:
             else:
                 async with self._locks.setdefault(thread_id, asyncio.Lock()):
                     await self._run(call, method, params)
-            if thread_id is not None and thread_id not in self.threads:
-                self._locks.pop(thread_id, None)
         except RpcError as error:
             self._fail(call, str(error), error.code)
         except UsageError as error:
