@@ -37,7 +37,7 @@ from tests.containers.leftovers import ours
 from tests.containers.screens import require_screen
 from tests.containers.sites import NAME, STYLE, Site, place_of
 from tests.egress.scene import AUTHORITY
-from tests.processes import DEADLINE, alive, running, until
+from tests.processes import DEADLINE, alive, children, running, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -399,6 +399,16 @@ async def test_nothing_is_left_after_sigkill(kept: Screen) -> None:
     await until(lambda: not any(map(alive, [holder, *started])), seconds=4)
     async with LocalHost.open():  # the next process removes its files
         assert not Path(folder).exists()
+
+
+async def test_nothing_is_left_of_an_interrupted_start(kept: Screen) -> None:
+    before = set(children())
+    entering = asyncio.create_task(Computer().__aenter__())
+    await until(lambda: not before.issuperset(children()))
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    await until(lambda: before.issuperset(pid for pid in children() if alive(pid)))
 
 
 async def test_a_computer_of_the_agents_sdk(kept: Screen, site: Site) -> None:

@@ -26,6 +26,7 @@ from ferrule.containers.screen.browser import OnNavigation
 from ferrule.containers.screen.errors import BadAction
 from ferrule.containers.screen.network import ScreenNetwork
 from ferrule.containers.screen.screen import Screen
+from ferrule.process.run import uninterrupted
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.sync import AsyncClosing
 
@@ -66,7 +67,11 @@ class Computer(AsyncClosing):
 
     async def __aenter__(self) -> Self:
         _show_to_the_sdk()
-        await self.screen.start()
+        try:
+            await self.screen.start()
+        except BaseException:  # nobody closes what was not entered
+            await uninterrupted(self.aclose())
+            raise
         return self
 
     async def aclose(self) -> None:
