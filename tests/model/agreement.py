@@ -64,7 +64,9 @@ def stream(chance: random.Random) -> list[Event]:
         events.append({"type": "content_block_start", "index": index, "content_block": opened})
         events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
-    ended = {"stop_reason": chance.choice(REASONS), "stop_sequence": None}
+    calls = any(event.get("content_block", {}).get("type") in ("tool_use", "server_tool_use") for event in events)
+    reason = chance.choice([reason for reason in REASONS if calls or reason != "tool_use"])
+    ended = {"stop_reason": reason, "stop_sequence": None}
     return [
         *events, {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 9}}, {"type": "message_stop"},
     ]  # fmt: skip

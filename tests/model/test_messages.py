@@ -235,6 +235,7 @@ async def test_a_paused_answer_ends_without_blanks_behind_what_the_cache_holds()
         [*text(0, "a"), *text(0, "b"), stop("end_turn"), END],
         [*text(0, "a"), {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}],
         [*text(0, "a"), stop("end_turn")],
+        [*text(0, "a"), stop("tool_use"), END],
         [*call(0, "{}", name=""), stop("tool_use"), END],
         block(0, {"type": "server_tool_use", "id": "s", "input": {}}, {"type": "x", "partial_json": "{"}),
         [*text(0, "a"), {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],

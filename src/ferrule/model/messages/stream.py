@@ -33,6 +33,7 @@ from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import ResponseItem, read_item
 from ferrule.protocol.json_text import encodable
 
+CALLS = "tool_use"
 PAUSE = "pause_turn"
 CONTEXT = "model_context_window_exceeded"
 CUT = "max_output_tokens"
@@ -164,6 +165,8 @@ class MessagesStream(StreamMerger):
     def _finish(self, event: events.MessageStop) -> None:
         if self._reason is None:
             raise self._broken("ended a message without a reason")
+        if self._reason == CALLS and not any(block.kind.endswith("tool_use") for block in self._blocks):
+            raise self._broken("ended a message for a call that it did not send")
         if self._reason == PAUSE:
             self._keep(self._new_place(), f"pause_{self._message_id}", {"type": msgspec.Raw(b'"pause_turn"')})
         self.ended = self.said_all = True
