@@ -410,6 +410,9 @@ def test_a_toolset_says_beside_its_answers_what_they_cannot(tmp_path: Path) -> N
         odd = acts("odd", {"type": "dance"}, pending_safety_checks=[CHECK])
         answers = tools.run_sync([odd, looks])
         many = tools.call_sync("computer", {"actions": [{"type": "wait"}] * 101})
+        unread = tools.run_sync([{"type": "computer_call", "id": "cu", "call_id": "unread", "actions": {}}])
+    assert [answer["type"] for answer in unread] == ["computer_call_output", "message"]
+    assert "it has `actions`, a list, or one `action`" in unread[1]["content"][0]["text"]
     assert many.text == "One call makes at most 100 actions, not 101."
     assert [answer["type"] for answer in answers] == ["computer_call_output", "function_call_output", "message"]
     assert "acknowledged_safety_checks" not in answers[0] and answers[2]["role"] == "developer"

@@ -149,10 +149,13 @@ class ComputerTool(ToolDefinition[ComputerAction, ScreenObservation]):
         return self.native
 
     def tool_input(self, payload: ToolPayload) -> JsonValue:
-        """Return the input, of both forms of the item alike."""
+        """Return the input, of both forms of the item alike. Raises `RespondToModel` for an item that has neither."""
         if not isinstance(payload, NativePayload):
             return super().tool_input(payload)
-        call = msgspec.json.decode(payload.arguments, type=ComputerCall)
+        try:
+            call = msgspec.json.decode(payload.arguments, type=ComputerCall)
+        except msgspec.ValidationError as error:
+            raise RespondToModel("This is no computer_call: it has `actions`, a list, or one `action`.") from error
         return {
             "actions": [msgspec.json.decode(action) for action in call.every_action],
             "pending_safety_checks": [msgspec.json.decode(check) for check in call.pending_safety_checks],
