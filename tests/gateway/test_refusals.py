@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ferrule.responses.transcript import sealed
 from ferrule.testing import ScriptedModel
 from tests.gateway.served import Answer, Json, Served
 
@@ -53,6 +54,8 @@ def test_what_is_no_json(gateway: Served) -> None:
         ("input", [{"role": "user", "content": [{"type": "input_image"}]}], "input[0].content[0]"),
         ("input", [{"type": "thing", "id": []}], "input[0].id"),
         ("input", [{"type": "compaction", "encrypted_content": "ferrule.1.x"}], "input[0].encrypted_content"),
+        ("input", [{"type": "reasoning", "encrypted_content": "ferrule.1.x", "summary": []}], "input[0].encrypted_content"),
+        ("input", [{"type": "reasoning", "encrypted_content": sealed("[]"), "summary": []}], "input[0].encrypted_content"),
         ("input", [{"type": "configuration_update", "reasoning": {"effort": "huge"}}], "input[0].reasoning.effort"),
         ("input", [{"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}],
          "input[0].tools[0].name"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ferrule.model.stream import MAX_PAUSES
+from ferrule.protocol.specs import Wire
 from ferrule.testing import ScriptedModel, defects, function_call, reasoning, step
 from tests.responses.serving import WEATHER, Served, served
 
@@ -37,6 +38,27 @@ async def test_thinking_stays_with_its_call_over_two_responses(here: Served) -> 
     await here.ask(tools=[WEATHER], previous_response_id=first.id, input=[output])
     blocks: Any = here.model.last_request.items[1]["content"]
     assert [block["type"] for block in blocks] == ["thinking", "tool_use"] and blocks[0]["signature"] == "c2ln"
+
+
+@pytest.mark.parametrize("wire", ["messages", "chat"])
+async def test_thinking_goes_back_by_a_client_that_keeps_its_conversation_itself(
+    tmp_path: Path, model: ScriptedModel, wire: Wire
+) -> None:
+    call = function_call("get_weather", {"city": "SF"}, call_id="toolu_1")
+    async with served(tmp_path, model, wire) as here:
+        here.model.add(step(reasoning(text="Hm", encrypted_content="c2ln"), call), step("Sunny.", expect="sun"))
+        asked: dict[str, Any] = {"tools": [WEATHER], "store": False, "include": ["reasoning.encrypted_content"]}
+        first = await here.ask(**asked)
+        output = {"type": "function_call_output", "call_id": "toolu_1", "output": "sun"}
+        thought, called = first.object["output"]
+        before = [{"role": "user", "content": "go"}, {**thought, "content": None}, called]
+        await here.ask(**asked, input=[*before, output])
+    said: Any = next(one for one in here.model.last_request.items if one.get("role") == "assistant")
+    if wire == "messages":
+        assert [block["type"] for block in said["content"]] == ["thinking", "tool_use"]
+        assert (said["content"][0]["thinking"], said["content"][0]["signature"]) == ("Hm", "c2ln")
+    else:
+        assert said["reasoning_content"] == "Hm"
 
 
 async def test_a_paused_answer_is_one_response(here: Served) -> None:

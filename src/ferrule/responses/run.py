@@ -54,7 +54,7 @@ from ferrule.responses.hosted_calls import HostedCalls
 from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
 from ferrule.responses.tool_search import found_in, ran_here
 from ferrule.responses.tools import ToolPlan, choose_tool, restricted, with_opened
-from ferrule.responses.transcript import sealed
+from ferrule.responses.transcript import sealed, sealed_thinking
 from ferrule.tools.registry import ToolKey
 
 MAX_CUTS = 4
@@ -425,8 +425,10 @@ class ResponseRun:
         if isinstance(view, FunctionCall | CustomToolCall):
             space, name = self._plan.callee(view.namespace, view.name)
             fields |= {"name": name, **_spaced(space)}
-        if kind == "reasoning" and not self._options.encrypted:
-            fields.pop("encrypted_content", None)
+        if kind == "reasoning":
+            fields |= sealed_thinking(item.raw)
+            if not self._options.encrypted:
+                fields.pop("encrypted_content", None)
         return kind, fields
 
     def _add_usage(self, usage: TokenUsage | None) -> None:

@@ -15,6 +15,7 @@ from ferrule.protocol.items import (
     ItemView,
     McpApprovalRequest,
     Origin,
+    Reasoning,
     ResponseItem,
     UnknownItem,
     kind_of,
@@ -107,6 +108,8 @@ def _check(item: JsonObject, kind: str, param: str) -> None:
         raise unfit(error, param) from error
     if isinstance(view, Compaction):
         opened(view.encrypted_content, f"{param}.encrypted_content")
+    if isinstance(view, Reasoning):
+        opened_thinking(view.encrypted_content or "", f"{param}.encrypted_content")
     if kind == "computer_call_output" and not isinstance(item.get("output"), dict):
         raise ApiError(f"{param}.output: a screenshot is an object", code="invalid_value", param=f"{param}.output")
     if kind == "apply_patch_call_output" and item.get("status") not in ("completed", "failed", None):
@@ -134,6 +137,21 @@ def _check_parts(item: JsonObject, param: str) -> None:
                 raise ApiError(text, code="missing_required_parameter", param=where)
 
 
+class _WantedBack(msgspec.Struct, omit_defaults=True):
+    """What the server of a reasoning item reads of it. Its text is among that: signatures are for it, and some clients
+    (Codex) leave it out."""
+
+    message_fields: JsonObject = {}
+    chat_fields: JsonObject = {}
+    chat_field: str = ""
+    content: list[JsonObject] | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Return whether there is more than what the client gets anyway."""
+        return bool(self.message_fields or self.chat_fields or self.chat_field)
+
+
 def to_upstream(item: JsonObject, forms: Form, knows: Callable[[str], bool]) -> ResponseItem:
     """Return a client's item as the upstream model knows it. `knows` tells which tool types it takes as they are."""
     kind = str(item.get("type"))
@@ -144,7 +162,29 @@ def to_upstream(item: JsonObject, forms: Form, knows: Callable[[str], bool]) -> 
         return native.as_function_output(item)
     if kind == "compaction" and (summary := opened(str(item.get("encrypted_content") or ""))) is not None:
         return summary_message(summary)
+    if kind == "reasoning" and (thinking := opened_thinking(str(item.get("encrypted_content") or ""))) is not None:
+        item = {name: value for name, value in item.items() if name != "encrypted_content"} | thinking
     return read_item(msgspec.json.encode(item))
+
+
+def sealed_thinking(raw: bytes) -> JsonObject:
+    """Return what the server of a reasoning item wants back with it (signatures) as the item's encrypted content: a
+    client that keeps its conversation itself sends it back. Empty where there is nothing of the kind."""
+    wanted = msgspec.json.decode(raw, type=_WantedBack)
+    return {"encrypted_content": sealed(msgspec.json.encode(wanted).decode())} if wanted.is_private else {}
+
+
+def opened_thinking(content: str, param: str = "input") -> JsonObject | None:
+    """Return what is to go back with a reasoning item; None if another server made it. Raises `ApiError` if it is
+    damaged."""
+    if (text := opened(content, param)) is None:
+        return None
+    try:
+        wanted = msgspec.json.decode(text, type=_WantedBack)
+    except msgspec.DecodeError as error:
+        raise _damaged(param) from error
+    fields: JsonObject = msgspec.to_builtins(wanted)
+    return fields
 
 
 def sealed(summary: str) -> str:
@@ -162,10 +202,14 @@ def opened(content: str, param: str = "input") -> str | None:
     try:
         text = unpacker.decompress(base64.urlsafe_b64decode(content[len(_SEAL) :]), MAX_SUMMARY_BYTES).decode()
     except (ValueError, zlib.error) as error:
-        raise ApiError(f"{param}: a compaction item is damaged", code="invalid_value", param=param) from error
+        raise _damaged(param) from error
     if not unpacker.eof:
-        raise ApiError(f"{param}: a compaction item is damaged", code="invalid_value", param=param)
+        raise _damaged(param)
     return text
+
+
+def _damaged(param: str) -> ApiError:
+    return ApiError(f"{param}: what a server of ours has sealed is damaged", code="invalid_value", param=param)
 
 
 def _native_of(item: JsonObject, kind: str) -> NativeTool | None:
