@@ -27,6 +27,11 @@ def test_what_is_no_json(gateway: Served) -> None:
         assert answer.status == 400 and answer.error["type"] == "invalid_request_error", body
 
 
+def thought(sealed_up: str) -> dict[str, object]:
+    """A reasoning item."""
+    return {"type": "reasoning", "summary": [], "encrypted_content": sealed_up}
+
+
 @pytest.mark.parametrize(
     ("field", "value", "param"),
     [
@@ -54,8 +59,8 @@ def test_what_is_no_json(gateway: Served) -> None:
         ("input", [{"role": "user", "content": [{"type": "input_image"}]}], "input[0].content[0]"),
         ("input", [{"type": "thing", "id": []}], "input[0].id"),
         ("input", [{"type": "compaction", "encrypted_content": "ferrule.1.x"}], "input[0].encrypted_content"),
-        ("input", [{"type": "reasoning", "encrypted_content": "ferrule.1.x", "summary": []}], "input[0].encrypted_content"),
-        ("input", [{"type": "reasoning", "encrypted_content": sealed("[]"), "summary": []}], "input[0].encrypted_content"),
+        ("input", [thought("ferrule.1.x")], "input[0].encrypted_content"),
+        ("input", [thought(sealed("[]"))], "input[0].encrypted_content"),
         ("input", [{"type": "configuration_update", "reasoning": {"effort": "huge"}}], "input[0].reasoning.effort"),
         ("input", [{"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}],
          "input[0].tools[0].name"),
