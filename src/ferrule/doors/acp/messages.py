@@ -1,11 +1,11 @@
 """Read JSON-RPC messages of a client, and say plainly what is none; write ours. Pure."""
 
 import json
-import re
 
 import msgspec
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
+from ferrule.pipes import id_in
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonObject, encodable
 
@@ -16,14 +16,10 @@ FAILED = -32_603
 TOO_MANY = -32_000
 """The first of JSON-RPC's codes for a server's own errors."""
 
-EDGE = 256
-"""Bytes of the beginning of a message that cannot be read, in which its id is looked for."""
 LONGEST_TEXT = 2_000
 """Characters of an error: some repeat what the client gave, however long that is."""
 SHOWN_FAULTS = 3
 """Faults of one request's parameters that are told: a union of five shapes has a fault for each."""
-
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w-]{1,64}")')
 
 
 class NoMessage(FerruleError):
@@ -44,11 +40,11 @@ def read_message(line: bytes, *, whole: bool = True) -> JsonObject:
     """Return the request, notification or answer in a line, its parts in the shapes of JSON-RPC. `whole`: it is not
     just the beginning of an overlong one. Raises `NoMessage`."""
     if not whole:
-        raise NoMessage(f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB", request_id=_id_in(line))
+        raise NoMessage(f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB", request_id=id_in(line))
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR, _id_in(line)) from error
+        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR, id_in(line)) from error
     if isinstance(value, list):
         raise NoMessage("batches are not served: send each message by itself")
     if not isinstance(value, dict):
@@ -62,12 +58,6 @@ def read_message(line: bytes, *, whole: bool = True) -> JsonObject:
     if isinstance(params := value.get("params"), dict):
         params.pop("_meta", None)  # nothing of ours; the SDK would pass it on as arguments
     return value
-
-
-def _id_in(line: bytes) -> str | int | None:
-    """Return the id of a line that cannot be read, if it is at its beginning, where clients write it."""
-    found = _ID.search(line[:EDGE].partition(b'"params"')[0])
-    return None if found is None else json.loads(found[1])
 
 
 def _fault_of(value: JsonObject) -> str | None:

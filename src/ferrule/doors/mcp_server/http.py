@@ -13,10 +13,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ferrule.doors.mcp_server.messages import EDGE, NoMessage, read_message, too_long
+from ferrule.doors.mcp_server.messages import NoMessage, read_message, too_long
 from ferrule.doors.mcp_server.server import SESSION_HEADER, Clients
 from ferrule.egress import header_lines
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
+from ferrule.pipes import EDGE
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
 from ferrule.timed_heads import TimedHeads

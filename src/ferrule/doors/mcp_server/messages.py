@@ -1,7 +1,6 @@
 """Read JSON-RPC messages of a client, and say plainly what is none. Pure."""
 
 import json
-import re
 
 from mcp_types import (
     INVALID_REQUEST,
@@ -15,15 +14,11 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
+from ferrule.pipes import id_in
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonValue
 
 TOO_LONG = f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
-
-EDGE = 256
-"""Bytes of an overlong message's beginning in which its id is looked for."""
-
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w-]{1,64}")')
 
 
 class NoMessage(FerruleError):
@@ -56,8 +51,7 @@ def read_message(data: bytes) -> JSONRPCMessage:
 
 def too_long(beginning: bytes) -> NoMessage:
     """Return the error for a message that is too long, of which this is the beginning."""
-    found = _ID.search(beginning[:EDGE].partition(b'"params"')[0])
-    return NoMessage(TOO_LONG, request_id=None if found is None else json.loads(found[1]))
+    return NoMessage(TOO_LONG, request_id=id_in(beginning))
 
 
 def _unreadable(data: bytes, error: ValidationError) -> JSONRPCMessage:
