@@ -1,20 +1,18 @@
 """The Python kernel's inside: it evaluates cells and keeps what they define.
 
-Ferrule sends this file as text and never imports it: it has to run where Ferrule is not, under any Python from 3.8 on,
-with the standard library alone. For the messages see `ferrule.process.kernel`. All that cells print, and the value of a
-last expression, goes to the standard descriptors in the order in which it is written; errors and images are in the
-result. The kernel has its own `builtins` and its own `__main__`: a cell may change its own. Where the host lends tools,
-cells have `call_tool` and `ToolError`.
+Ferrule sends this file as text, after `python_tools` and `python_shown`, and never imports it: it has to run where
+Ferrule is not, under any Python from 3.8 on, with the standard library alone. For the messages see
+`ferrule.process.kernel`. All that cells print, and the value of a last expression, goes to the standard descriptors in
+the order in which it is written; errors and images are in the result. The kernel has its own `builtins` and its own
+`__main__`: a cell may change its own. Where the host lends tools, cells have `call_tool` and `ToolError`.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
-import base64
 import builtins
 import fcntl
-import importlib.machinery
 import io
 import json
 import linecache
@@ -28,168 +26,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the kernel evaluates it before this file, in the same namespace
-    from ferrule.process.python_tools import Image, Tools
+if TYPE_CHECKING:  # the kernel evaluates them before this file, in the same namespace
+    from ferrule.process.python_shown import PyplotFinder, cut, display, displayhook, show_figures, shown
+    from ferrule.process.python_tools import Tools
 
 REQUESTS, ANSWERS = 3, 4
 LOST_DESCRIPTOR = 79
 """The exit code that says that a cell closed or replaced a descriptor of the kernel."""
-MAX_TEXT = 256 * 1024
-"""Characters of one value or error that are shown; the model reads far less."""
-MAX_IMAGES = 8
-"""Images that one cell may show: more do not fit any model's context."""
-MAX_IMAGE_BYTES = 8 * 1024 * 1024
-"""Of all images of one cell."""
 MAX_SOURCES = 1000
 """Cells whose lines tracebacks can show."""
 LATE = 1
 """Seconds that a SIGINT may be on its way."""
 SPARE = 64
 """Copies of the standard descriptors lie above what cells usually touch."""
-PNG = b"\x89PNG\r\n\x1a\n"
 CELL = "<cell "
 HERE = __file__
 set_mask = getattr(sys.modules.get("_signal"), "pthread_sigmask", signal.pthread_sigmask)
 """Without the names of signals, which take a fifth of a millisecond."""
 AWAITED = 0x80
 """`inspect.CO_COROUTINE`, without importing `inspect`."""
-
-
-# ---- what a cell shows ----
-
-
-class Shown:
-    """The images of the running cell."""
-
-    def __init__(self) -> None:
-        self.urls: list[str] = []
-        self.size = 0
-        self.left_out = 0
-
-    def add(self, data: bytes, kind: str = "image/png") -> None:
-        if len(self.urls) >= MAX_IMAGES or self.size + len(data) > MAX_IMAGE_BYTES:
-            self.left_out += 1
-            return
-        self.size += len(data)
-        self.urls.append(f"data:{kind};base64,{base64.b64encode(data).decode()}")
-
-    def tell(self) -> None:
-        """Say that there were too many."""
-        if self.left_out:
-            limits = f"a cell shows up to {MAX_IMAGES}, with {MAX_IMAGE_BYTES} bytes in all"
-            print(f"images left out: {self.left_out}; {limits}")
-
-    def end(self) -> list[str]:
-        """Return the images, and begin anew."""
-        urls = self.urls
-        self.urls, self.size, self.left_out = [], 0, 0
-        return urls
-
-
-shown = Shown()
-
-
-def show(value: object) -> None:
-    """Print a value as the interpreter does; if it is a picture, show that, too."""
-    print(cut(repr(value)))
-    if isinstance(value, Image):
-        shown.add(value.data, value.type)
-        return
-    png = png_of(value)
-    if png is not None:
-        shown.add(png)
-
-
-def display(*values: object) -> None:
-    """Show values, pictures among them, before the cell ends."""
-    for value in values:
-        show(value)
-
-
-def displayhook(value: object) -> None:
-    if value is None:
-        return
-    builtins._ = None  # type: ignore[attr-defined]
-    show(value)
-    builtins._ = value  # type: ignore[attr-defined]
-
-
-def png_of(value: object) -> bytes | None:
-    kind = type(value)
-    if not any("_repr_png_" in vars(base) for base in kind.__mro__):
-        return png_of_figure(value)
-    try:
-        png = value._repr_png_()  # type: ignore[attr-defined]
-        png = png[0] if isinstance(png, tuple) else png
-        png = base64.b64decode(png) if isinstance(png, str) else png
-    except Exception as error:  # noqa: BLE001 - of code that is not ours
-        print(cut(f"{kind.__name__}._repr_png_ failed: {error!r}"), file=sys.stderr)
-        return None
-    if png is None or (isinstance(png, bytes) and png.startswith(PNG)):
-        return png
-    print(f"{kind.__name__}._repr_png_ returned something other than a PNG", file=sys.stderr)
-    return None
-
-
-def cut(text: str) -> str:
-    """Return the beginning and the end of a text that is too long, without halves of surrogate pairs."""
-    if len(text) > MAX_TEXT:
-        half = MAX_TEXT // 2
-        text = f"{text[:half]}\n… {len(text) - 2 * half} characters omitted …\n{text[-half:]}"
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-# ---- figures ----
-
-
-def png_of_figure(value: object) -> bytes | None:
-    module = sys.modules.get("matplotlib.figure")
-    if not isinstance(value, getattr(module, "Figure", ())):
-        return None
-    png = saved(value)
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:
-        pyplot.close(value)  # so that it is shown once
-    return png
-
-
-def saved(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", bbox_inches="tight")
-    return buffer.getvalue()
-
-
-def show_figures(*_: object, **__: object) -> None:
-    """Show every open figure of pyplot and close it. Also `pyplot.show` itself."""
-    pyplot: Any = sys.modules.get("matplotlib.pyplot")
-    numbers = pyplot.get_fignums() if hasattr(pyplot, "get_fignums") else []
-    try:
-        for number in numbers:
-            shown.add(saved(pyplot.figure(number)))
-    finally:
-        if numbers:
-            pyplot.close("all")
-
-
-class PyplotFinder:
-    """Finds pyplot for the import system, and gives it our `show`: its own has no screen."""
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "matplotlib.pyplot":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        loader: Any = spec and spec.loader
-        if not hasattr(loader, "exec_module"):
-            return spec
-        load = loader.exec_module
-
-        def exec_module(module: types.ModuleType) -> None:
-            load(module)
-            module.show = show_figures  # type: ignore[attr-defined]
-
-        loader.exec_module = exec_module
-        return spec
 
 
 # ---- errors ----

@@ -16,7 +16,7 @@ START_MS = 60_000
 LOST_DESCRIPTOR = 79
 """The exit code by which `python_cells` says that a cell took its descriptors."""
 
-_SOURCES = ("python_tools.py", "python_cells.py")
+_SOURCES = ("python_tools.py", "python_shown.py", "python_cells.py")
 _BOOT = """\
 import sys
 if sys.version_info < (3, 8): sys.exit("Python 3.8 or newer is needed, not %d.%d" % sys.version_info[:2])
