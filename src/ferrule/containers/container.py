@@ -1,6 +1,5 @@
 """One container of this machine. It is a `Launcher`, so whatever runs commands can run them in it."""
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +15,13 @@ from ferrule.containers.errors import ContainerError, ContainerExpired, NoSuchUs
 from ferrule.containers.host import ContainerInfo, ContainerSettings, Status
 from ferrule.containers.images.accounts import account_of, find_account, read_table
 from ferrule.containers.images.errors import ImageError
-from ferrule.containers.images.writable import Way, copy_root
+from ferrule.containers.images.writable import Way
 from ferrule.containers.notices import EXCEEDED, RESTARTED, with_notices
 from ferrule.containers.place import Slot
-from ferrule.process.launcher import Launcher, LaunchError, Limits, Stdio
-from ferrule.process.run import Completed, run, uninterrupted
-from ferrule.sandbox.linux.client import HelperEnded, InitProcess, WireCovers
+from ferrule.containers.processes import NotStarted, Processes
+from ferrule.process.launcher import Launcher, Limits, Stdio
+from ferrule.process.run import Completed, run
+from ferrule.sandbox.linux.client import WireCovers
 from ferrule.sandbox.linux.holders import HolderProcess
 from ferrule.sandbox.linux.launcher import ConfinedChild, last_words, open_by, request_of, spawn, started
 from ferrule.sandbox.linux.root import DATA, HOME, PATH, USER, Account
@@ -35,13 +35,6 @@ IMAGE_USER = {"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin
 SHELL = "/bin/bash"
 HOST_MODULE = "ferrule.containers.local"
 """Found by name, because it needs this module."""
-SPARE_SECONDS = 30.0
-"""A container that nobody has used for so long keeps no process ready, which takes memory."""
-REFILL_DELAY = 0.002
-"""Seconds: the next process is made when the command has started, not meanwhile."""
-NOTICED_SECONDS = (0.0, 0.05)
-"""Until it is noticed that its processes have ended, and they are begun anew: a turn of the loop, on a busy machine
-more."""
 ONE_ID = (
     "the image's user {} cannot be had, because this container has one user id only (`ferrule doctor` says why): "
     "commands run as the image's root"
@@ -93,8 +86,7 @@ class Container(Closing):
     def __init__(self, host: Keeper, slot: Slot) -> None:
         self._host = host
         self._slot = slot
-        self._holder: HolderProcess | None = None
-        self._starting: asyncio.Lock | None = None
+        self._processes = Processes(slot, begin=self._begin, begun=self._begun, clean=lambda: self._host.let_go(self))
         self._children: set[ConfinedChild] = set()
         self._uses = 0
         self.background: Launcher = Background(self, self._children.discard)
@@ -104,9 +96,6 @@ class Container(Closing):
         self._notice: str | None = None
         self._started_before = False
         self._killed = 0
-        self.layer = Way.OVERLAY
-        """How its changes of an image are kept apart from it."""
-        self._spare_timer: asyncio.TimerHandle | None = None
         self.when_closed: Callable[[], Coroutine[Any, Any, None]] | None = None
         """Closes what was opened for this container alone."""
         self.way_out: WayOut | None = None
@@ -175,7 +164,7 @@ class Container(Closing):
         """The environment of a command that brings none."""
         account = self.account
         found = self.variables(self.settings)
-        if account is not None and (self._holder is None or self._holder.mapped):
+        if account is not None and (self._processes.holder is None or self.mapped):
             found |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name} | self.settings.env
         return found if self.way_out is None else {**found, **self.way_out.environment}
 
@@ -193,7 +182,8 @@ class Container(Closing):
     @property
     def landlock(self) -> int:
         """The version of Landlock in use while it has processes; 0 for none."""
-        return self._holder.landlock if self._holder is not None else 0
+        holder = self._processes.holder
+        return holder.landlock if holder is not None else 0
 
     @cached_property
     def account(self) -> Account | None:
@@ -214,17 +204,23 @@ class Container(Closing):
     @property
     def mapped(self) -> bool:
         """True if it has many user ids."""
-        return self._holder is not None and bool(self._holder.mapped)
+        return self._processes.mapped
 
     @property
     def alive(self) -> bool:
         """True while it has processes."""
-        return self._holder is not None and self._holder.alive
+        return self._processes.alive
 
     @property
     def holder_pid(self) -> int:
         """The process above all of its commands; 0 while there is none."""
-        return self._holder.pid if self._holder is not None else 0
+        holder = self._processes.holder
+        return holder.pid if holder is not None else 0
+
+    @property
+    def layer(self) -> Way:
+        """How its changes of an image are kept apart from it."""
+        return self._processes.layer
 
     @property
     def restarted(self) -> bool:
@@ -250,7 +246,7 @@ class Container(Closing):
 
     async def start(self) -> None:
         """Start it now, instead of at its first use. Raises `ContainerError`."""
-        await self._running_holder()
+        await self._processes.running()
 
     async def launch(
         self,
@@ -271,7 +267,7 @@ class Container(Closing):
         user (see `account_named`).
         """
         request = {**request_of(argv, env, cwd, self._bounded(limits)), "covers": list(covers)}
-        return await self._tried(
+        return await self._processes.tried(
             lambda holder: self._attempt(holder, {**request, "user": _wire(account, holder)}, stdio, on_init)
         )
 
@@ -283,7 +279,7 @@ class Container(Closing):
         """
         if "\0" in path:
             raise ValueError("embedded null byte")
-        return await self._tried(lambda holder: self._opened(holder, path, flags, account))
+        return await self._processes.tried(lambda holder: self._opened(holder, path, flags, account))
 
     async def account_named(self, user: str) -> Account:
         """Return the user of this name or number, as the container's own tables have them now. Raises `ContainerError`
@@ -355,12 +351,11 @@ class Container(Closing):
 
     async def stop(self) -> None:
         """End all its processes. The files stay, and the next use starts it again."""
-        self._cancel_spare_timer()
-        holder, self._holder = self._holder, None
-        if holder is not None:
-            holder.close()
-            await holder.gone()
-            await self._host.let_go(self)
+        await self._processes.stop()
+
+    def drop_spares(self) -> None:
+        """End the processes that wait for a command: the next one takes a few milliseconds more."""
+        self._processes.drop_spares()
 
     async def aclose(self) -> None:
         """End it and remove its files."""
@@ -386,58 +381,17 @@ class Container(Closing):
         self._started_before = True
         return self
 
-    async def _running_holder(self) -> HolderProcess:
-        if self._starting is None:
-            self._starting = asyncio.Lock()
-        async with self._starting:
-            self._usable()
-            if self._holder is None or not self._holder.alive:
-                await self._start()
-            assert self._holder is not None
-            self.touch()
-            return self._holder
+    async def _begin(self) -> HolderProcess:
+        self._usable()
+        return await self._host.holder_for(self, self._slot)
 
-    async def _start(self) -> None:
-        try:
-            await self._start_once()
-        except _NotStarted:  # killed before it was ready: nothing has run yet
-            await self._start_once()
-        assert self._holder is not None
+    def _begun(self) -> None:
         if self._started_before:
             self._notice = RESTARTED
-        elif self.account and not self._holder.mapped:
+        elif self.account and not self.mapped:
             self._notice = ONE_ID.format(self.settings.user)
         self._started_before = True
         self._killed = 0
-        self._set_spare_timer()
-
-    async def _start_once(self) -> None:
-        if self._holder is not None:
-            await self.stop()
-        await self._ready_holder()
-
-    async def _ready_holder(self) -> HolderProcess:
-        """Begin its processes: on a copy of an image, where nothing can be laid over it."""
-        holder = self._holder = await self._host.holder_for(self, self._slot)
-        try:
-            await holder.wait_ready()
-        except BaseException as error:
-            await uninterrupted(self.stop())
-            if holder.no_overlay and not self._slot.copy.exists():
-                await self._copy_image()
-                return await self._ready_holder()
-            if isinstance(error, LaunchError):
-                kind = _NotStarted if isinstance(error, HelperEnded) else ContainerError
-                raise kind(str(error)) from error
-            raise
-        return holder
-
-    async def _copy_image(self) -> None:
-        assert self.settings.root is not None
-        try:
-            self.layer = await asyncio.to_thread(copy_root, Path(self.settings.root), self._slot.copy)
-        except ImageError as error:
-            raise ContainerError(str(error)) from error
 
     async def _table(self, path: str) -> str:
         try:
@@ -446,24 +400,9 @@ class Container(Closing):
             return ""
 
     async def _opened(self, holder: HolderProcess, path: str, flags: int, account: Account | None) -> int:
-        init = await self._taken(holder)
-        asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill, holder)
+        init = await self._processes.taken(holder)
+        self._processes.refill(holder)
         return await open_by(init, path, flags, _wire(account, holder))
-
-    async def _tried(self, attempt: Callable[[HolderProcess], Coroutine[Any, Any, T]]) -> T:
-        """Try something with the container's processes, again if they have ended meanwhile."""
-        for seconds in NOTICED_SECONDS:
-            try:
-                return await attempt(await self._running_holder())
-            except _NotStarted:  # nothing has run
-                await asyncio.sleep(seconds)
-        return await attempt(await self._running_holder())
-
-    async def _taken(self, holder: HolderProcess) -> InitProcess:
-        try:
-            return await holder.take(())
-        except LaunchError as error:
-            raise _NotStarted("the container ended before the command was started") from error
 
     async def _attempt(
         self,
@@ -475,7 +414,7 @@ class Container(Closing):
         def ended() -> None:
             self._ended(child)
 
-        init = await self._taken(holder)
+        init = await self._processes.taken(holder)
         try:
             child = spawn(init, request, stdio, soft_kill=False, on_end=ended)
         except OSError as error:
@@ -483,20 +422,21 @@ class Container(Closing):
             init.close()
             if reason is not None:
                 raise ContainerError(reason) from error
-            raise _NotStarted("the container ended before the command was started") from error
+            raise NotStarted from error
         if on_init is not None:
             on_init(os.dup(init.pidfd))
         self._children.add(child)
-        asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill, holder)
+        self._processes.refill(holder)
         await started(child)
         holder.watch()  # not before: it would see no command, and look no more
         return child
 
     def _exceeded(self) -> list[str]:
         """Say, once, what commands used up."""
-        found = set() if self._holder is None else set(self._holder.exceeded)
-        if self._holder is not None:
-            self._holder.exceeded.clear()
+        holder = self._processes.holder
+        found = set() if holder is None else set(holder.exceeded)
+        if holder is not None:
+            holder.exceeded.clear()
         killed = self._host.killed(self)
         if killed > self._killed:
             self._killed = killed
@@ -508,25 +448,6 @@ class Container(Closing):
         self._children.discard(child)
         if self._status == "running":
             self.touch()
-
-    def _refill(self, holder: HolderProcess) -> None:
-        if holder is self._holder and holder.alive and not holder.spares:
-            holder.ask(())
-        self._set_spare_timer()
-
-    def _set_spare_timer(self) -> None:
-        self._cancel_spare_timer()
-        self._spare_timer = asyncio.get_running_loop().call_later(SPARE_SECONDS, self.drop_spares)
-
-    def _cancel_spare_timer(self) -> None:
-        if self._spare_timer is not None:
-            self._spare_timer.cancel()
-            self._spare_timer = None
-
-    def drop_spares(self) -> None:
-        """End the processes that wait for a command: the next one takes a few milliseconds more."""
-        if self._holder is not None:
-            self._holder.drop_spares()
 
     def _usable(self) -> None:
         if self._released:
@@ -552,7 +473,3 @@ class Container(Closing):
 def _wire(account: Account | None, holder: HolderProcess) -> tuple[int, int, list[int]] | None:
     """Return the user as an init becomes them; None for the only one that there is."""
     return (account.user, account.group, list(account.groups)) if account and holder.mapped else None
-
-
-class _NotStarted(ContainerError):
-    """Nothing was started."""
