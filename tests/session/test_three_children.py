@@ -12,7 +12,7 @@ from ferrule.protocol.specs import Wire
 from ferrule.testing import ScriptedModel, function_call, http_error
 from ferrule.tools.events import ChildEvent
 from ferrule.tools.questions import Answer, UserAnswers
-from tests.session.test_children import WIRES, Gate, Stage, agent_id, spawn, waiting
+from tests.session.children import WIRES, Gate, Stage, agent_id, spawn, waiting
 
 
 @pytest.mark.parametrize("wire", WIRES)
