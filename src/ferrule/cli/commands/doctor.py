@@ -46,6 +46,9 @@ PROGRAMS = {
 EXTRAS = {
     "tui": ("textual", "`ferrule` alone opens no terminal interface"),
     "mcp": ("mcp", "MCP servers cannot be used"),
+    "gateway": ("sqlalchemy", "`ferrule serve` cannot run"),
+    "acp": ("acp", "`ferrule acp` cannot run in editors"),
+    "egress": ("cryptography", "secrets cannot be bound to domains"),
     "search": ("tokenizers", "PDFs are not read, and file_search finds files by their words alone"),
     "images": ("PIL", "view_image refuses large pictures"),
     "otel": ("opentelemetry", "spans and metrics are not reported"),
