@@ -13,6 +13,7 @@ import pytest
 
 from ferrule.sandbox.plan import Level
 from ferrule.testing import ScriptedModel, function_call
+from ferrule.testing.steps import StepLike
 from tests.programs import need
 from tests.sandbox.conftest import require
 
@@ -24,7 +25,7 @@ PATCH = """*** Begin Patch
 -    return "-".join(re.findall(r"[a-z0-9]+", title))
 +    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 *** End Patch"""
-SCRIPT = [
+SCRIPT: list[StepLike] = [
     function_call("shell_command", {"command": "python3 -m unittest"}),
     function_call("apply_patch", {"input": PATCH}),
     function_call("shell_command", {"command": "python3 -m unittest"}),
