@@ -73,6 +73,8 @@ def test_an_exported_record_decodes(path: str, value: Any) -> None:
             pytest.skip("specs are only sent: the API has two shapes of domain filters without a tag")
         if path in ("ferrule.testing.Raw", "ferrule.testing.Script", "ferrule.testing.Step"):
             pytest.skip("written in Python: they hold functions and patterns")
+        if path == "ferrule.ChildEvent":
+            pytest.skip("only handed on in a process: events of tools hold models of the user's")
         msgspec.json.Decoder(value, dec_hook=lambda kind, given: given)
     elif issubclass(value, BaseModel):
         TypeAdapter(value)

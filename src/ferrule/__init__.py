@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from ferrule.tools.context import ToolContext, ToolInvocation
     from ferrule.tools.decorator import tool
     from ferrule.tools.definition import ToolBase, ToolDefinition
-    from ferrule.tools.events import ActionEvent, AgentErrorEvent, ObservationEvent
+    from ferrule.tools.effects import CommandEffect, PatchEffect, ToolEffect
+    from ferrule.tools.events import ActionEvent, AgentErrorEvent, ChildEvent, ObservationEvent
     from ferrule.tools.executor import ToolExecutor
     from ferrule.tools.handler import ToolHandler
     from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder
@@ -57,6 +58,8 @@ _HOMES = {
     "BudgetSpent": "session.budget",
     "AgentErrorEvent": "tools.events",
     "AskForApproval": "protocol.permissions",
+    "ChildEvent": "tools.events",
+    "CommandEffect": "tools.effects",
     "Computer": "containers.screen.computer",
     "ConfiguredToolSpec": "protocol.specs",
     "Container": "containers.container",
@@ -79,6 +82,7 @@ _HOMES = {
     "ModelError": "model.stream",
     "Observation": "tools.action",
     "ObservationEvent": "tools.events",
+    "PatchEffect": "tools.effects",
     "RespondToModel": "protocol.errors",
     "ResponsesApiTool": "protocol.specs",
     "ReviewDecision": "protocol.permissions",
@@ -92,6 +96,7 @@ _HOMES = {
     "ToolCall": "session.result",
     "ToolContext": "tools.context",
     "ToolDefinition": "tools.definition",
+    "ToolEffect": "tools.effects",
     "ToolExecutor": "tools.executor",
     "ToolHandler": "tools.handler",
     "ToolInvocation": "tools.context",
@@ -120,6 +125,8 @@ __all__ = [
     "AgentErrorEvent",
     "AskForApproval",
     "BudgetSpent",
+    "ChildEvent",
+    "CommandEffect",
     "Computer",
     "ConfiguredToolSpec",
     "Container",
@@ -142,6 +149,7 @@ __all__ = [
     "ModelError",
     "Observation",
     "ObservationEvent",
+    "PatchEffect",
     "RespondToModel",
     "ResponsesApiTool",
     "ReviewDecision",
@@ -155,6 +163,7 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolDefinition",
+    "ToolEffect",
     "ToolExecutor",
     "ToolHandler",
     "ToolInvocation",

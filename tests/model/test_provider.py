@@ -35,7 +35,7 @@ def test_without_settings_it_is_openai_if_there_is_a_key() -> None:
     assert isinstance(model, ResponsesModel)
     assert model.server.endpoint.base_url == "https://api.openai.com/v1"
     assert headers(model) == {"authorization": "Bearer sk-1"}
-    with pytest.raises(UsageError, match=r"OPENAI_API_KEY.*--base-url.*Ollama.*ferrule demo"):
+    with pytest.raises(UsageError, match=r"OPENAI_API_KEY.*Ollama.*--base-url.*base_url=.*ferrule demo"):
         open_model(env={})
 
 

@@ -228,7 +228,7 @@ async def test_a_child_that_still_works_is_counted(stage: Stage) -> None:
             await gate.began.wait()
             result = await session.run("go")
             assert child.status.state == "running"
-            assert 0 < child.counted.input_tokens < result.usage.input_tokens
+            assert 0 < child.usage.input_tokens < result.usage.input_tokens
             assert result.usage == session.usage
             session.interrupt()
             await child.wait()
@@ -238,6 +238,7 @@ async def test_a_child_that_still_works_is_counted(stage: Stage) -> None:
             child.send((InputText("MORE"),))
             await gate.began.wait()
         assert session.usage.input_tokens > result.usage.input_tokens, "also what its end cut off"
+        assert child.session is None and 0 < child.usage.input_tokens < session.usage.input_tokens
 
 
 @pytest.mark.parametrize(

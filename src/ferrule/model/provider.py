@@ -12,8 +12,8 @@ from ferrule.protocol.settings import DEFAULT_MODEL, ProviderSettings, usual_pro
 from ferrule.protocol.specs import Wire
 
 NO_PROVIDER = (
-    "No model is configured: set OPENAI_API_KEY, or give --base-url of a server such as Ollama "
-    "(http://localhost:11434/v1), llama.cpp or vLLM; `ferrule demo` needs none."
+    "No model is configured: set OPENAI_API_KEY, or give the base URL of a server such as Ollama, llama.cpp or vLLM "
+    "(`--base-url http://localhost:11434/v1`; in Python `base_url=`); `ferrule demo` needs none."
 )
 
 

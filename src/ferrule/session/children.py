@@ -113,6 +113,11 @@ class Child:
         self._closed = asyncio.Event()
         self.counted = TokenUsage()
 
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens that it has used so far, also after its end."""
+        return self.counted if self.session is None else self.session.spent
+
     def begin(self, content: tuple[ContentPart, ...]) -> None:
         """Start a turn of the child, with what it has not been told yet."""
         assert self.session is not None
