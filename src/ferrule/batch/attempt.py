@@ -35,7 +35,8 @@ from ferrule.sandbox.plan import is_within
 from ferrule.sandbox.policy import SLASH_TMP, command_places
 from ferrule.session.bounds import TurnTimeout
 from ferrule.session.budget import BudgetSpent
-from ferrule.session.opening import Lent, open_session
+from ferrule.session.opener import SharedResources
+from ferrule.session.opening import open_session
 from ferrule.session.session import Session
 from ferrule.session.turn import TurnLimit
 from ferrule.sync import AsyncClosing
@@ -186,7 +187,7 @@ class Attempts(AsyncClosing):
         if not isinstance(settings.sandbox_policy, ReadOnly | InContainer):
             env["TMPDIR"] = tempfile.mkdtemp(prefix="tmp-", dir=place.parent)
             settings = _with_temporary(settings, env["TMPDIR"])
-        return await open_session(settings, lent=Lent(self._model, self._login, record), env=env)
+        return await open_session(settings, shared=SharedResources(self._model, self._login, record), env=env)
 
     async def _settings(self, task: Task, place: Path) -> Settings:
         """Return the batch's settings with what the task says."""

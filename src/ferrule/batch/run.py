@@ -23,7 +23,8 @@ from ferrule.process.shell import LoginShell, Shell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import ReadOnly
 from ferrule.protocol.settings import DEFAULT_MODEL, Settings
-from ferrule.session.opening import Lent, open_session
+from ferrule.session.opener import SharedResources
+from ferrule.session.opening import open_session
 from ferrule.store.queue import TaskQueue
 
 DEFAULT_WORKERS = 8
@@ -184,7 +185,7 @@ async def _try_session(settings: Settings, api_key: str | None) -> None:
             sandbox_policy=ReadOnly(),
             mcp_servers={},
         )
-        session = await open_session(settings, lent=Lent(model, login, Path(cwd, "nothing")))
+        session = await open_session(settings, shared=SharedResources(model, login, Path(cwd, "nothing")))
         await session.aclose()
 
 

@@ -21,9 +21,9 @@ class FolderAccess:
             self._search = self._open()
         return self._search
 
-    def lent(self) -> "FolderAccess":
+    def borrowed(self) -> "FolderAccess":
         """Return the same search for somebody who does not close it."""
-        return _Lent(lambda: self.search)
+        return _Borrowed(lambda: self.search)
 
     async def aclose(self) -> None:
         """Close what was opened."""
@@ -32,6 +32,6 @@ class FolderAccess:
             await search.aclose()
 
 
-class _Lent(FolderAccess):
+class _Borrowed(FolderAccess):
     async def aclose(self) -> None:
         """Leave it to the owner."""

@@ -221,7 +221,7 @@ class SessionChildren:
         roles: Mapping[str, AgentRole],
         limit: int,
         *,
-        host: Callable[[], SessionHost],
+        host: SessionHost,
         answers: Answers,
         open_child: OpenChild | None,
         reopen_child: ReopenChild,
@@ -333,7 +333,7 @@ class SessionChildren:
             await child.closed()  # also one that somebody else is closing
 
     def _front_end(self, role: str | None) -> ChildFrontEnd:
-        return ChildFrontEnd(self._session_id, self._host(), self._answers, role)
+        return ChildFrontEnd(self._session_id, self._host, self._answers, role)
 
     @asynccontextmanager
     async def _opening(self) -> AsyncIterator[None]:

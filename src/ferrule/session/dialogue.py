@@ -54,6 +54,7 @@ class Dialogue:
         model_name: str,
         toolset: Toolset,
         record: SessionRecord,
+        history: History,
         *,
         budget: Budget,
         output_type: OutputType | None = None,
@@ -73,7 +74,7 @@ class Dialogue:
         self.model_name = model_name
         self.toolset = toolset
         self.record = record
-        self.history = History(_restored(stored, settings, model_name) if stored else ())
+        self.history = history
         toolset.recall(self.history.items)
         self.guidance = Guidance(settings, toolset.touched, self._warn)
         self.guidance.recall(self.history.items)
@@ -269,11 +270,13 @@ def _has_image(item: ResponseItem) -> bool:
     return not isinstance(content, str) and any(isinstance(part, InputImage) for part in content)
 
 
-def _restored(stored: StoredSession, settings: Settings, model_name: str) -> list[ResponseItem]:
-    """Return the items of a stored session, without the images that this server has refused."""
+def restored_history(stored: StoredSession | None, settings: Settings, model_name: str) -> History:
+    """Return the history of a stored session, without the images that this server has refused; None: an empty one."""
+    if stored is None:
+        return History()
     who = (settings.provider_name, model_name)
     marks = {mark for refused in stored.refused if (refused.provider, refused.model) == who for mark in refused.items}
-    return without_marked(settled(stored.responses), marks)
+    return History(without_marked(settled(stored.responses), marks))
 
 
 Ask = Callable[[ModelRequest], AsyncGenerator[ResponseEvent, None]]

@@ -1,28 +1,26 @@
 """How a session starts its sub-agents, and what they take over from it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ferrule.dispatch.front_end import Answers, Callbacks
 from ferrule.dispatch.host import SessionHost
-from ferrule.dispatch.workspace import Workspace
-from ferrule.execpolicy import PolicyStore
+from ferrule.history.history import History
 from ferrule.history.pairs import answered
 from ferrule.model.stream import Model
 from ferrule.protocol.errors import RespondToModel, UsageError
 from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.settings import AgentRole, Settings
-from ferrule.retrieval.access import FolderAccess
 from ferrule.session.budget import Budget
 from ferrule.session.child_settings import child_settings
 from ferrule.session.children import SessionChildren
-from ferrule.session.hooks import Hook
+from ferrule.session.opener import Opener, Parent
 from ferrule.session.rollout import StoredSession, find_rollout, is_own, last_words, read_rollout
 from ferrule.session.runtime import Runtime
 from ferrule.session.session import Session
-from ferrule.session.sources import AGENT_TOOLS, ToolLike
+from ferrule.session.sources import AGENT_TOOLS
 from ferrule.tools.children import ChildOrder
 from ferrule.undo.undo_log import UndoLog
 
@@ -36,65 +34,42 @@ FORK_INHERITS = (
 """Codex's words."""
 
 
-class Parent(msgspec.Struct, frozen=True):
-    """What a sub-agent takes over from the session that starts it. `depth` is the child's; `history` what it goes on
-    from."""
-
-    session_id: str
-    depth: int
-    role: str | None
-    model: Model
-    policies: PolicyStore
-    servers: "McpSource | None"
-    budget: Budget
-    undo_log: UndoLog
-    workspace: Workspace | None = None
-    file_search: FolderAccess | None = None
-    history: tuple[ResponseItem, ...] = ()
-
-
 class Family(msgspec.Struct, frozen=True):
     """Opens the children of one session, by `open`, which is `open_session`."""
 
     open: Callable[..., Awaitable[Session]]
     settings: Settings
-    tools: Sequence[ToolLike] | None
-    hooks: Sequence[Hook]
-    env: Mapping[str, str]
+    opener: Opener
     model_name: str
     session_id: str
     model: Model
     runtime: Runtime
+    servers: "McpSource | None"
     budget: Budget
     undo_log: UndoLog
-    parent: Parent | None
 
     @property
     def depth(self) -> int:
         """How deep the children are: 1 for those of a session that nobody started."""
-        return 1 if self.parent is None else self.parent.depth + 1
+        parent = self.opener.parent
+        return 1 if parent is None else parent.depth + 1
 
-    def children(
-        self,
-        host: Callable[[], SessionHost],
-        history: Callable[[], tuple[ResponseItem, ...]],
-        servers: "Callable[[], McpSource | None]",
-    ) -> SessionChildren:
-        """Make the table of children. What stands only once the session is open is asked for when a child is."""
+    def children(self, host: SessionHost, history: History) -> SessionChildren:
+        """Make the table of the children. `history` is what a forked one begins with."""
 
         async def open_child(order: ChildOrder, front_end: Callbacks) -> Session:
             if order.fork and (order.role, order.model, order.reasoning_effort) != (None, None, None):
                 raise RespondToModel(FORK_INHERITS)
             role = self.settings.agents[order.role] if order.role is not None else AgentRole()
-            begun = answered(history()) if order.fork else ()
-            return await self._open(order, role, front_end, servers(), begun)
+            begun = answered(history.items) if order.fork else ()
+            return await self._open(order, role, front_end, begun)
 
         async def reopen(agent_id: str, front_end: Callbacks) -> tuple[Session, str | None]:
             stored = self.stored(agent_id)
             role = self.settings.agents.get(stored.meta.agent_role or "", AgentRole())
             model = None if stored.context is None else stored.context.model
             order = ChildOrder(content=(), role=stored.meta.agent_role, model=model)
-            return await self._open(order, role, front_end, servers(), (), stored), last_words(stored)
+            return await self._open(order, role, front_end, (), stored), last_words(stored)
 
         permissions = self.runtime.conversation.permissions
         return SessionChildren(
@@ -112,7 +87,6 @@ class Family(msgspec.Struct, frozen=True):
         order: ChildOrder,
         role: AgentRole,
         front_end: Callbacks,
-        servers: "McpSource | None",
         history: tuple[ResponseItem, ...],
         stored: StoredSession | None = None,
     ) -> Session:
@@ -127,7 +101,7 @@ class Family(msgspec.Struct, frozen=True):
         settings = child_settings(rights, self.model_name, order, role, may_spawn=may_spawn)
         if stored is not None:
             settings = msgspec.structs.replace(settings, instructions=stored.meta.instructions)
-        tools = self.tools if role.tools is None else role.tools
+        tools = self.opener.tools if role.tools is None else role.tools
         if tools is not None and not may_spawn:
             tools = [tool for tool in tools if tool not in AGENT_TOOLS]
         parent = Parent(
@@ -136,16 +110,15 @@ class Family(msgspec.Struct, frozen=True):
             order.role,
             self.model,
             self.runtime.policies,
-            servers,
+            self.servers,
             self.budget,
             self.undo_log,
             self.runtime.workspace,
             self.runtime.conversation.file_search,
             history,
         )
-        return await self.open(
-            settings, front_end, tools=tools, stored=stored, hooks=self.hooks, env=self.env, parent=parent
-        )
+        hooks, env = self.opener.hooks, self.opener.env
+        return await self.open(settings, front_end, tools=tools, stored=stored, hooks=hooks, env=env, parent=parent)
 
     def stored(self, agent_id: str) -> StoredSession:
         """Return a closed child's rollout. Raises `RespondToModel`."""

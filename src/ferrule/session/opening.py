@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -13,7 +14,6 @@ from ferrule.model.profiles import Profiles, load_profiles, profile_files
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.process.plain import PlainLauncher
-from ferrule.process.shell import LoginShell
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval
@@ -29,11 +29,12 @@ from ferrule.session.brought import (
     runs_remote_mcp,
 )
 from ferrule.session.budget import Budget
-from ferrule.session.dialogue import Dialogue
-from ferrule.session.family import Family, Parent
+from ferrule.session.dialogue import Dialogue, restored_history
+from ferrule.session.family import Family
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
 from ferrule.session.index import locate
 from ferrule.session.lines import TurnContext
+from ferrule.session.opener import Opener, Parent, SharedResources
 from ferrule.session.output_type import OutputType
 from ferrule.session.project_choice import without_unknown
 from ferrule.session.record import Parentage, SessionRecord
@@ -52,23 +53,23 @@ from ferrule.session.telemetry import telemetry
 from ferrule.session.toolset import Toolset, tool_sources
 from ferrule.session.turn_hooks import TurnHooks
 from ferrule.session.undo import Undoing
+from ferrule.tools.registry import ToolSource
 from ferrule.undo.undo_log import UndoLog
 
 if TYPE_CHECKING:
     from ferrule.mcp.source import McpSource
+    from ferrule.session.spans import Spans
 
 
-class Lent(msgspec.Struct, frozen=True):
-    """What a program that runs many sessions lends to one of them: the model's connections, the environment of the
-    login shell, and a new file for its rollout, which is not among the user's own sessions.
+class _Start(NamedTuple):
+    """What a session begins with: its id, what it goes on from, where it is written, and its model."""
 
-    Such a session asks nothing of the model's server beside its work, builds its sandbox when a command needs it, and
-    is not undone.
-    """
-
+    session_id: str
+    stored: StoredSession | None
+    parentage: Parentage
+    record: SessionRecord
     model: Model
-    login: LoginShell
-    record: Path
+    model_name: str
 
 
 async def open_session(
@@ -83,113 +84,148 @@ async def open_session(
     api_key: str | None = None,
     output_type: OutputType | None = None,
     parent: Parent | None = None,
-    lent: Lent | None = None,
+    shared: SharedResources | None = None,
     session_id: str | None = None,
 ) -> Session:
     """Open a session; nothing is sent to the model before the first turn.
 
     `hooks` come after the settings'. `tools` are used instead of the settings' and the profile's, `model` instead of
-    the provider's; `stored` is a session to go on with; `api_key` replaces the key of the provider's variable. `lent`
+    the provider's; `stored` is a session to go on with; `api_key` replaces the key of the provider's variable. `shared`
     is what somebody else closes; `session_id` is that of a new session whose id is known already. Raises `UsageError`,
     and `ModelError` where the server must be asked for its models and cannot be reached.
     """
+    opener = Opener(front_end, tools, hooks, env, api_key, parent, shared, reporter(front_end))
     profiles = load_profiles(profile_files(settings.home))
     settings, warnings = without_unknown(settings, profiles)
-    name = settings.model.model or ""
-    came_from = Parentage() if parent is None else Parentage(parent.session_id, parent.role, None, parent.history)
+    async with AsyncExitStack() as on_failure:
+        start = await _start(settings, profiles, model, stored, session_id, opener, on_failure)
+        session_id, model, name = start.session_id, start.model, start.model_name
+        profile, tool_set = _profiles_of(settings, profiles, model, name)
+        if tools is not None:
+            settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
+        brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
+        budget = Budget(settings, name, parent.budget if parent else None)
+        undo_log = parent.undo_log if parent else UndoLog(settings.home, session_id, opener.report)
+        runtime = _runtime(settings, profile, undo_log, opener)
+        notes: list[str] = []
+        session_hooks = _session_hooks(settings, runtime, start, notes.append, opener)
+        spans = telemetry(settings, model, name, session_id, start.parentage.role, env, api_key)
+        sources = tool_sources(runtime.conversation, tool_set.include, brought.own, settings.features)
+        toolset = _toolset(runtime, sources, start, session_hooks, warnings, spans, opener)
+        on_failure.push_async_callback(toolset.aclose)
+        servers = await _complete(toolset, brought, model, settings, opener)
+        history = restored_history(start.stored, settings, name)
+        family = Family(open_session, settings, opener, name, session_id, model, runtime, servers, budget, undo_log)
+        toolset.children = children = family.children(toolset.host, history)
+        dialogue = Dialogue(
+            settings,
+            model,
+            name,
+            toolset,
+            start.record,
+            history,
+            budget=budget,
+            output_type=output_type,
+            stored=start.stored,
+            notes=notes,
+            parentage=start.parentage,
+            children=children,
+            spans=spans,
+            checks_server=shared is None,
+        )
+        if runtime.conversation.web is not None:
+            runtime.conversation.web.history = lambda: history.items
+        on_failure.pop_all()
+    undoing = Undoing.of(settings, undo_log, runtime.workspace, opener.report) if opener.is_user else None
+    turn_hooks = TurnHooks(session_hooks, resumed=start.stored is not None)
+    return Session(dialogue, turn_hooks, undoing, owns_model=opener.is_user)
+
+
+async def _start(
+    settings: Settings,
+    profiles: Profiles,
+    model: Model | None,
+    stored: StoredSession | None,
+    session_id: str | None,
+    opener: Opener,
+    on_failure: AsyncExitStack,
+) -> _Start:
+    """Decide what the session goes on from, and open its model. A session that was brought from elsewhere is copied
+    into a new one."""
+    parent, shared = opener.parent, opener.shared
+    parentage = Parentage() if parent is None else Parentage(parent.session_id, parent.role, None, parent.history)
     if stored is not None and is_brought(stored.path, settings.home):
-        items = settled(stored.responses)
-        came_from, stored = Parentage(forked_from=stored.meta.id, history=tuple(items)), None
+        parentage, stored = Parentage(forked_from=stored.meta.id, history=tuple(settled(stored.responses))), None
     session_id = stored.meta.id if stored else session_id or new_session_id()
-    rollout = _rollout_of(settings, session_id, stored) if lent is None else Rollout(lent.record, new=True)
-    if parent is not None:
-        model = parent.model
-    elif lent is not None:
-        model = lent.model
+    rollout = _rollout_of(settings, session_id, stored) if shared is None else Rollout(shared.record, new=True)
+    record = SessionRecord(rollout, opener.report)
+    on_failure.callback(record.close)
+    lender, name = parent or shared, settings.model.model or ""
+    if lender is not None:
+        return _Start(session_id, stored, parentage, record, lender.model, name)
     if model is None:
-        model, name = await _open_model(settings, profiles, env, api_key)
-    budget = Budget(settings, name, parent.budget if parent else None)
-    profile = profiles.model(name)
-    chosen = profiles.tool_set(settings.profile or profile.tools)
-    profile = _with_risk(fitting_profile(profile, model), chosen, settings)
-    if tools is not None:
-        settings = msgspec.structs.replace(settings, tools=tuple(tool for tool in tools if isinstance(tool, str)))
-    all_hooks = (*settings.hooks, *hooks)
-    report = reporter(front_end)
-    undo_log = parent.undo_log if parent else UndoLog(settings.home, session_id, report)
-    runtime = build_runtime(
+        model = open_model(settings.provider, profiles=profiles, env=opener.env, api_key=opener.api_key)
+        on_failure.push_async_callback(model.aclose)
+        name = await choose_model(model, settings.model.model)
+    else:
+        on_failure.push_async_callback(model.aclose)
+    return _Start(session_id, stored, parentage, record, model, name)
+
+
+def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
+    if settings.ephemeral:
+        return None
+    return Rollout.go_on(stored) if stored else Rollout.create(settings.home, session_id)
+
+
+def _profiles_of(
+    settings: Settings, profiles: Profiles, model: Model, model_name: str
+) -> tuple[ModelProfile, ToolProfile]:
+    """Return the model's profile, as its server and the user want it, and the tool set."""
+    profile = profiles.model(model_name)
+    tool_set = profiles.tool_set(settings.profile or profile.tools)
+    return _with_risk(fitting_profile(profile, model), tool_set, settings), tool_set
+
+
+def _runtime(settings: Settings, profile: ModelProfile, undo_log: UndoLog, opener: Opener) -> Runtime:
+    """Make what the session stands on, partly out of what others share with it."""
+    parent, shared = opener.parent, opener.shared
+    return build_runtime(
         settings,
         profile,
-        env,
-        _answers(front_end, all_hooks),
-        report,
+        opener.env,
+        _answers(opener.front_end, (*settings.hooks, *opener.hooks)),
+        opener.report,
         policies=parent.policies if parent else None,
         undo_log=undo_log,
         parent=parent.workspace if parent else None,
         folders=parent.file_search if parent else None,
-        login=lent.login if lent else None,
+        login=shared.login if shared else None,
     )
-    spans = telemetry(settings, model, name, session_id, came_from.role, env, api_key)
-    notes: list[str] = []
-    made_hooks = _session_hooks(all_hooks, settings, runtime, session_id, name, rollout, report, notes)
-    brought = group_by_owner(tools if tools is not None else settings.tools, settings.hosted_tools)
-    family = Family(
-        open_session, settings, tools, hooks, env, name, session_id, model, runtime, budget, undo_log, parent
-    )
-    children = family.children(lambda: toolset.host, lambda: dialogue.history.items, lambda: servers)
+
+
+def _toolset(
+    runtime: Runtime,
+    sources: Sequence[ToolSource],
+    start: _Start,
+    hooks: SessionHooks | None,
+    warnings: Sequence[str],
+    spans: "Spans | None",
+    opener: Opener,
+) -> Toolset:
     toolset = Toolset(
         runtime,
-        tool_sources(runtime.conversation, chosen.include, brought.own, settings.features),
-        front_end=front_end,
-        session_id=session_id,
-        hooks=made_hooks,
-        property_names=accepted_property_names(model),
+        sources,
+        front_end=opener.front_end,
+        session_id=start.session_id,
+        hooks=hooks,
+        property_names=accepted_property_names(start.model),
         warnings=warnings,
-        children=children,
-        lent=() if parent is None else tools or (),
+        borrowed=() if opener.parent is None else opener.tools or (),
         spans=spans,
     )
-    try:
-        if runtime.conversation.file_search is not None and parent is None:
-            runtime.conversation.file_search.search.start()
-        if lent is not None and runtime.workspace.container is None:
-            toolset.warms_up = False
-        servers = await _complete(toolset, brought, model, settings, env, parent.servers if parent else None)
-    except BaseException:
-        if rollout is not None:
-            rollout.close()
-        await toolset.aclose()
-        if parent is None and lent is None:
-            await model.aclose()
-        raise
-    dialogue = Dialogue(
-        settings,
-        model,
-        name,
-        toolset,
-        SessionRecord(rollout, report),
-        budget=budget,
-        output_type=output_type,
-        stored=stored,
-        notes=notes,
-        parentage=came_from,
-        children=children,
-        spans=spans,
-        checks_server=lent is None,
-    )
-    if runtime.conversation.web is not None:
-        runtime.conversation.web.history = lambda: dialogue.history.items
-    own = parent is None and lent is None
-    undoing = Undoing.of(settings, undo_log, runtime.workspace, report) if own else None
-    return Session(dialogue, TurnHooks(made_hooks, resumed=stored is not None), undoing, owns_model=own)
-
-
-async def _open_model(
-    settings: Settings, profiles: Profiles, env: Mapping[str, str], api_key: str | None
-) -> tuple[Model, str]:
-    """Return the configured model, and its name, for which the server may have to be asked."""
-    model = open_model(settings.provider, profiles=profiles, env=env, api_key=api_key)
-    return model, await choose_model(model, settings.model.model)
+    toolset.warms_up = opener.shared is None or runtime.workspace.container is not None
+    return toolset
 
 
 def _answers(front_end: FrontEnd | None, hooks: Sequence[Hook]) -> Answers:
@@ -200,24 +236,24 @@ def _answers(front_end: FrontEnd | None, hooks: Sequence[Hook]) -> Answers:
 
 
 async def _complete(
-    toolset: Toolset,
-    brought: Brought,
-    model: Model,
-    settings: Settings,
-    env: Mapping[str, str],
-    shared: "McpSource | None",
+    toolset: Toolset, brought: Brought, model: Model, settings: Settings, opener: Opener
 ) -> "McpSource | None":
     """Add the tools that others run, and wait until all is ready that the first request needs. Return the MCP servers,
-    which are `shared` in a sub-agent."""
+    which are its parent's in a sub-agent."""
+    file_search = toolset.conversation.file_search
+    if file_search is not None and opener.parent is None:
+        file_search.search.start()
     mcp_servers = settings.mcp_servers
     toolset.add_source(NativeSource(brought.hosted))
     if runs_remote_mcp(model):
         toolset.add_source(NativeSource(brought.remote))
     else:
         mcp_servers = {**mcp_servers, **as_servers(brought.remote)}
-    servers = shared or _with_servers(toolset, mcp_servers, settings, env)
-    if shared is not None:
-        toolset.add_source(shared)
+    servers = None if opener.parent is None else opener.parent.servers
+    if servers is not None:
+        toolset.add_source(servers)
+    else:
+        servers = _with_servers(toolset, mcp_servers, settings, opener.env)
     if brought.dynamic:
         toolset.add_dynamic_tools(brought.dynamic)
     await toolset.warm_up()
@@ -226,37 +262,29 @@ async def _complete(
     return servers
 
 
-def _rollout_of(settings: Settings, session_id: str, stored: StoredSession | None) -> Rollout | None:
-    if settings.ephemeral:
-        return None
-    return Rollout.go_on(stored) if stored else Rollout.create(settings.home, session_id)
-
-
 def _session_hooks(
-    hooks: Sequence[Hook],
     settings: Settings,
     runtime: Runtime,
-    session_id: str,
-    model_name: str,
-    rollout: Rollout | None,
-    report: Callable[[str], None],
-    notes: list[str],
+    start: _Start,
+    add_context: Callable[[str], None],
+    opener: Opener,
 ) -> SessionHooks | None:
-    """Make the hooks, or None if there are none. What they add for the model goes into `notes`."""
+    """Make the hooks, or None if there are none. `add_context` takes what they add for the model."""
+    hooks = (*settings.hooks, *opener.hooks)
     if not hooks:
         return None
     commands, permissions = runtime.conversation.commands, runtime.conversation.permissions
-    transcript = None if rollout is None else str(rollout.path)
+    transcript = None if start.record.path is None else str(start.record.path)
     return SessionHooks(
         hooks,
         PlainLauncher(),
-        hook_base(session_id, settings.cwd, model_name, permissions.approval_policy, transcript),
+        hook_base(start.session_id, settings.cwd, start.model_name, permissions.approval_policy, transcript),
         commands.base,
         commands.policy.secrets,
         runtime.workspace.places,
         programs=settings.hook_programs,
-        report=report,
-        add_context=notes.append,
+        report=opener.report,
+        add_context=add_context,
     )
 
 

@@ -124,5 +124,5 @@ def _folders(
     """Return the search in folders: the parent's, where it may read the same."""
     shown = workspace.readable_files.shown
     if of_parent is not None and parent is not None and parent.readable_files.shown == shown:
-        return of_parent.lent()
+        return of_parent.borrowed()
     return folder_access(settings, env, shown)

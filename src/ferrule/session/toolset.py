@@ -98,11 +98,10 @@ class Toolset(LoopBound, Closing):
         hooks: SessionHooks | None = None,
         property_names: re.Pattern[str] | None = None,
         warnings: Sequence[str] = (),
-        children: Children | None = None,
-        lent: Sequence[ToolLike] = (),
+        borrowed: Sequence[ToolLike] = (),
         spans: CallSpans | None = None,
     ) -> None:
-        """`lent` are tools of another session, which closes them."""
+        """`borrowed` are tools of another session, which closes them."""
         self.conversation = runtime.conversation
         self.asks_for_risk = runtime.conversation.profile.security_risk
         self.workspace = runtime.workspace
@@ -124,8 +123,9 @@ class Toolset(LoopBound, Closing):
         sees_calls = hooks is not None and (hooks.has("PreToolUse") or hooks.has("PostToolUse"))
         self._hooks: ToolHooks | None = hooks if sees_calls else None
         self.session_id = session_id
-        self._children = children
-        self._lent = frozenset(map(id, lent))
+        self.children: Children | None = None
+        """The sub-agents that tools may start, once the session has them."""
+        self._borrowed = frozenset(map(id, borrowed))
         self._built: tuple[tuple[int, ...], list[ConfiguredToolSpec], ToolRegistry] | None = None
         self.warms_up = True
         self.gate = Gate()
@@ -302,7 +302,7 @@ class Toolset(LoopBound, Closing):
             invocation.turn_id,
             invocation.risk,
             caller,
-            self._children,
+            self.children,
         )
 
     async def run(self, items: Iterable[object]) -> list[dict[str, JsonValue]]:
@@ -472,7 +472,7 @@ class Toolset(LoopBound, Closing):
             if self.conversation.images is not None:
                 ends.push_async_callback(self.conversation.images.aclose)
             for handler in self._built[2].loaded() if self._built is not None else ():
-                if id(handler) not in self._lent:
+                if id(handler) not in self._borrowed:
                     ends.push_async_callback(handler.close)
             for source in self._live:
                 ends.push_async_callback(source.aclose)
