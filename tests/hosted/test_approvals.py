@@ -16,8 +16,7 @@ from ferrule.responses.ledger import Ledger
 from ferrule.store import Conversation, Store
 from ferrule.testing import ScriptedModel, function_call
 from tests.hosted.remote import SERVER, Remote, items_of, remote, served_mcp
-from tests.responses.serving import WEATHER, Json, Served, asked, events_of
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import WEATHER, Json, Served, asked, check_stream, events_of
 
 pytest.importorskip("mcp")
 ASKS = {name: value for name, value in SERVER.items() if name != "require_approval"}

@@ -10,8 +10,7 @@ from ferrule.protocol.specs import Wire
 from ferrule.testing import ScriptedModel, function_call, message
 from tests.hosted.remote import ECHO, HOST, SECRET, SERVER, URL, Remote, items_of, remote, served_mcp
 from tests.mcp.web import Asked, Reply, result_of
-from tests.responses.serving import WEATHER, Json, Served, asked, events_of, kinds
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import WEATHER, Json, Served, asked, check_stream, events_of, kinds
 
 pytest.importorskip("mcp")
 

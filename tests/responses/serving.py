@@ -81,3 +81,19 @@ async def events_of(ledger: Ledger, after: int = -1) -> list[Json]:
 def kinds(events: list[Json]) -> list[str]:
     """The types of events, without their common beginning."""
     return [event["type"].removeprefix("response.") for event in events]
+
+
+def text_in(item: Json) -> str:
+    return "".join(part["text"] for part in item["content"])
+
+
+def check_stream(events: list[Json], final: Json) -> None:
+    """Numbers are dense, and each item has one identity in its events, in the last object and in the store."""
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    added = {event["output_index"]: event["item"] for event in events if event["type"] == "response.output_item.added"}
+    done = {event["output_index"]: event["item"] for event in events if event["type"] == "response.output_item.done"}
+    assert {index: (item["id"], item["type"], item.get("call_id")) for index, item in added.items()} == {
+        index: (item["id"], item["type"], item.get("call_id")) for index, item in done.items()
+    }
+    assert [item for _, item in sorted(done.items())] == final["output"]
+    assert {event["item_id"] for event in events if "item_id" in event} <= {item["id"] for item in added.values()}

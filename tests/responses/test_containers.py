@@ -1,6 +1,6 @@
 """`code_interpreter` and `shell` in real containers, over both upstream wires."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,24 +14,11 @@ from ferrule.protocol.specs import Wire
 from ferrule.responses.errors import ApiError
 from ferrule.store import Store
 from ferrule.testing import ScriptedModel, function_call
-from tests.responses.serving import Json, Served, asked, events_of, kinds, served
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import Json, Served, asked, check_stream, events_of, kinds, served
 
 PYTHON: Json = {"type": "code_interpreter", "container": {"type": "auto"}}
 SHELL: Json = {"type": "shell", "environment": {"type": "container_auto"}}
 OUTPUTS = ["code_interpreter_call.outputs"]
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture(params=["chat", "responses"])
-def wire(request: pytest.FixtureRequest) -> Wire:
-    found: Wire = request.param
-    return found
 
 
 @asynccontextmanager

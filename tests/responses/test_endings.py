@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +14,6 @@ from ferrule.store import StoredResponse, StoreError, StoreFull
 from ferrule.testing import Gate, ScriptedModel, Stall, http_error, raw, step
 from ferrule.testing.defects import change, drop
 from tests.responses.serving import Json, Served, asked, events_of, served
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,7 @@ from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.specs import ResponsesApiTool, Wire
 from ferrule.responses.errors import ApiError
 from ferrule.testing import ScriptedModel, function_call, message, reasoning, step
-from tests.responses.serving import WEATHER, Json, Served, asked, events_of, kinds, served
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import WEATHER, Json, Served, asked, check_stream, events_of, kinds, served
 
 TOOL: Json = {"type": "shout", "loudness": 3}
 ALLOWED: Json = {"type": "allowed_tools", "mode": "auto"}
@@ -62,18 +61,6 @@ class Shout(HostedTool):
             if at < 0
             else [{"type": "url_citation", "url": "x:", "title": "", "start_index": at, "end_index": at + 3}]
         )
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture(params=["chat", "responses"])
-def wire(request: pytest.FixtureRequest) -> Wire:
-    found: Wire = request.param
-    return found
 
 
 @pytest.fixture

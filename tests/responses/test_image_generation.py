@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,10 @@ from ferrule.testing.steps import Simple
 from tests.image_generation.conftest import paints, server  # noqa: F401 - fixtures
 from tests.image_generation.painter import Asked, Painter, Reply, colour_at, drawn, refusal
 from tests.image_generation.test_server import no_program, png
-from tests.responses.serving import Json, Served, asked, events_of, kinds, served
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import Json, Served, asked, check_stream, events_of, kinds, served
 
 TOOL: Json = {"type": "image_generation"}
 EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture(params=["chat", "responses"])
-def wire(request: pytest.FixtureRequest) -> Wire:
-    found: Wire = request.param
-    return found
 
 
 @pytest.fixture

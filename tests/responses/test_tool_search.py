@@ -12,8 +12,7 @@ from ferrule.responses.errors import ApiError
 from ferrule.responses.ledger import Ledger
 from ferrule.testing import ScriptedModel, function_call
 from tests.hosted.remote import SERVER, Remote, remote, served_mcp
-from tests.responses.serving import WEATHER, Json, Served, asked, events_of
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import WEATHER, Json, Served, asked, check_stream, events_of
 
 pytest.importorskip("mcp")
 
@@ -31,12 +30,6 @@ CRM: Json = {
     ],
 }
 DOCS: Json = SERVER | LATER | {"server_description": "The manual"}
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """`web_search` for any model, on both upstream wires, over a loopback SearXNG and web."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,12 @@ from ferrule.protocol.web_settings import WebSearchSettings
 from ferrule.responses.errors import ApiError
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.web.opening import open_browser
-from tests.responses.serving import Json, Served, asked, events_of, kinds, served
-from tests.responses.test_engine import check_stream
+from tests.responses.serving import Json, Served, asked, check_stream, events_of, kinds, served
 from tests.web.conftest import no_servers, server, web  # noqa: F401 - fixtures
 from tests.web.site import HOST, SITE, Answer, Site
 
 TOOL: Json = {"type": "web_search"}
 EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture(params=["chat", "responses"])
-def wire(request: pytest.FixtureRequest) -> Wire:
-    found: Wire = request.param
-    return found
 
 
 @pytest.fixture
