@@ -24,7 +24,7 @@ from ferrule.tools.effects import CommandEffect
 from tests.builtin.conftest import Benches
 from tests.builtin.states import conversation
 from tests.builtin.workbench import Bench, unaffected
-from tests.process.test_python_kernel import PICTURE, URL
+from tests.process.cells import PICTURE, URL
 from tests.processes import alive, children, until
 from tests.sandbox.test_death import zygotes_of
 from tests.session.models import InProcessModel, says

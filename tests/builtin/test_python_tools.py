@@ -18,7 +18,7 @@ from tests.builtin.conftest import Benches
 from tests.builtin.js import JS, needs_node
 from tests.builtin.test_python import chosen, own_home
 from tests.builtin.workbench import Bench
-from tests.process.test_python_kernel import PNG, URL
+from tests.process.cells import PNG, URL
 from tests.processes import alive, until
 from tests.session.models import InProcessModel, calls, says
 

@@ -1,32 +1,14 @@
-# ruff: noqa: E501 - items read better in one line
 """The bodies that are sent: valid by the openai SDK's own types, adapted to the server, and encoded once."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from pydantic import TypeAdapter, ValidationError
 
-from ferrule.history.history import History
-from ferrule.model.chat import request as chat_request
-from ferrule.model.http import Endpoint, Server
-from ferrule.model.profiles import load_profiles
-from ferrule.model.responses import request as responses_request
-from ferrule.model.stream import ForcedTool, ModelError, ModelRequest, OutputFormat
-from ferrule.model.wire import WireModel
-from ferrule.protocol.content import InputImage, InputText, OutputText
+from ferrule.model.stream import ForcedTool, ModelError, OutputFormat
 from ferrule.protocol.items import (
-    CustomToolCall,
     CustomToolCallOutput,
-    FunctionCall,
-    FunctionCallOutput,
     McpToolCallOutput,
-    Message,
-    ResponseItem,
     ToolSearchCall,
     ToolSearchOutput,
     make_item,
@@ -45,53 +27,9 @@ from ferrule.protocol.specs import (
     WebSearch,
     Wire,
 )
-from tests.model.support import TOOLS, freeform, function, outcome, raw_server, reply, request, user, wire_model
+from tests.model.bodies import HISTORY, PATCH, SHOWN, THOUGHT, answered, body, called, offline
+from tests.model.support import TOOLS, freeform, function, request, user
 
-PIXEL = "data:image/png;base64,iVBORw0KGgo="
-RESPONSES_TYPE = TypeAdapter(ResponseCreateParamsStreaming)
-CHAT_TYPE = TypeAdapter(CompletionCreateParamsStreaming)
-
-
-def offline(wire: Wire, accepts: str | None = None, **changes: object) -> WireModel:
-    server = Server(Endpoint(name="Test", base_url="http://test", params={}, headers=dict, idle_timeout_ms=1000))
-    model = wire_model(wire, server, accepts)
-    if changes:
-        model = wire_model(wire, server, msgspec.structs.replace(model.accepts, **changes))
-    return model
-
-
-def body(wire: Wire, asked: ModelRequest, accepts: str | None = None, **changes: object) -> dict[str, Any]:
-    sent: dict[str, Any] = json.loads(offline(wire, accepts, **changes).body(asked))
-    kind = RESPONSES_TYPE if wire == "responses" else CHAT_TYPE
-    try:
-        kind.validate_python(sent)
-    except ValidationError as error:
-        places = {".".join(str(step)[:40] for step in problem["loc"][:4]) for problem in error.errors()}
-        raise AssertionError(f"openai does not take this body: {sorted(places)[:8]}") from None
-    return sent
-
-
-def said(text: str) -> ResponseItem:
-    return make_item(
-        Message(id="msg_1", status="completed", role="assistant", content=(OutputText(text, annotations=()),))
-    )
-
-
-def called(call_id: str, arguments: str = '{"cmd":"ls"}', **fields: Any) -> ResponseItem:
-    return make_item(FunctionCall(call_id=call_id, name="exec_command", arguments=arguments, **fields))
-
-
-def answered(call_id: str, output: Any = "ok") -> ResponseItem:
-    return make_item(FunctionCallOutput(call_id=call_id, output=output))
-
-
-THOUGHT = read_item('{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}')
-SHOWN = read_item('{"type":"reasoning","id":"rs_2","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}')
-PATCH = make_item(CustomToolCall(call_id="p1", name="apply_patch", input='*** "x"\n'))
-HISTORY = (
-    make_item(Message(role="developer", content="Rules.")), user("Fix it"), THOUGHT, said("Looking."), called("c1"), PATCH,
-    answered("c1"), make_item(CustomToolCallOutput(call_id="p1", output="Done!")), said("All done."), user("Thanks"),
-)  # fmt: skip
 HOSTED: tuple[ToolSpec, ...] = (
     WebSearch(), FileSearch(vector_store_ids=("vs_1",)), ImageGeneration(), LocalShell(), ApplyPatchTool(), ShellTool(),
     ToolSearchTool(description="find", parameters={"type": "object", "properties": {}}),
@@ -229,102 +167,6 @@ def test_long_and_odd_names_fit_the_wire() -> None:
     assert names[2] == "a_b_c"
 
 
-def test_chat_messages_of_a_history() -> None:
-    sent = body("chat", request(*HISTORY))
-    assert sent["messages"] == [
-        {"role": "system", "content": "Be brief.\n\nRules."},
-        {"role": "user", "content": "Fix it"},
-        {
-            "role": "assistant",
-            "content": "Looking.",
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "exec_command", "arguments": '{"cmd":"ls"}'}},
-                {"id": "p1", "type": "function",
-                 "function": {"name": "apply_patch", "arguments": '{"input":"*** \\"x\\"\\n"}'}},
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
-        {"role": "tool", "tool_call_id": "p1", "content": "Done!"},
-        {"role": "assistant", "content": "All done."},
-        {"role": "user", "content": "Thanks"},
-    ]  # fmt: skip
-    assert sent["stream_options"] == {"include_usage": True}
-
-
-def test_chat_keeps_custom_tools_where_the_server_knows_them() -> None:
-    sent = body("chat", request(*HISTORY), "openai")
-    assert sent["messages"][0]["role"] == "developer"
-    assert sent["messages"][2]["tool_calls"][1] == {
-        "id": "p1", "type": "custom", "custom": {"name": "apply_patch", "input": '*** "x"\n'},
-    }  # fmt: skip
-    assert sent["tools"][-1]["type"] == "custom"
-    assert sent["verbosity"] == "low"
-    assert sent["reasoning_effort"] == "medium"
-
-
-def test_b080_a_turn_of_calls_only_has_null_content() -> None:
-    sent = body("chat", request(user("hi"), called("c1"), answered("c1")))
-    assert sent["messages"][2]["content"] is None
-    assert sent["messages"][2]["tool_calls"][0]["id"] == "c1"
-    assert body("chat", request(user("hi"), called("c1"), answered("c1")), "mistral")["messages"][2]["content"] == ""
-
-
-def test_b080_an_empty_turn_is_dropped_and_a_turn_of_calls_is_not() -> None:
-    empty = make_item(Message(role="assistant", content=()))
-    roles = [message["role"] for message in body("chat", request(user("a"), empty, user("b")))["messages"]]
-    assert roles == ["system", "user", "user"]
-    received = make_item(Message(role="assistant", content=""))
-    sent = body("chat", request(user("a"), received, called("c1"), answered("c1")))["messages"]
-    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool"]
-
-
-def test_answers_follow_their_calls_in_order_and_nothing_stands_between() -> None:
-    sent = body(
-        "chat", request(user("a"), called("c1"), called("c2"), user("wait"), answered("c2", "2"), answered("c1", "1"))
-    )
-    roles = [(message["role"], message.get("tool_call_id")) for message in sent["messages"]]
-    assert roles == [
-        ("system", None),
-        ("user", None),
-        ("assistant", None),
-        ("tool", "c1"),
-        ("tool", "c2"),
-        ("user", None),
-    ]
-
-
-def test_a_call_without_an_answer_is_answered_and_an_answer_without_a_call_is_not_sent() -> None:
-    sent = body("chat", request(user("a"), called("c1"), said("hm"), answered("c9")))["messages"]
-    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool"]
-    assert sent[3]["content"] == "aborted"
-
-
-def test_images_of_tool_outputs_follow_in_a_message_of_the_user() -> None:
-    parts = (InputText("a picture"), InputImage(image_url=PIXEL, detail="original"))
-    history = (user("look"), called("c1"), called("c2"), answered("c1", parts), answered("c2"))
-    sent = body("chat", request(*history))["messages"]
-    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool", "tool", "user"]
-    assert sent[3]["content"] == "a picture"
-    assert sent[5]["content"][1] == {"type": "image_url", "image_url": {"url": PIXEL}}
-    careful = body("responses", request(*history), "ollama")["input"]
-    assert [item["type"] for item in careful[-3:]] == ["function_call_output", "function_call_output", "message"]
-    assert careful[-3]["output"] == "a picture"
-    assert careful[-1]["content"][1]["image_url"] == PIXEL
-    native = body("responses", request(*history), "openai")["input"]
-    assert native[-2]["output"][1]["image_url"] == PIXEL
-
-
-def test_damaged_arguments_of_the_history_do_not_break_the_server() -> None:
-    def sent(arguments: str) -> str:
-        calls = body("chat", request(user("a"), called("c1", arguments), answered("c1")))["messages"][2]["tool_calls"]
-        return str(calls[0]["function"]["arguments"])
-
-    assert sent('{"cmd":"ls"}') == '{"cmd":"ls"}'
-    assert json.loads(sent('{"cmd":"a\nb"}')) == {"cmd": "a\nb"}
-    assert json.loads(sent('{"cmd":"ec')) == {"arguments": '{"cmd":"ec'}
-    assert json.loads(sent("[1]")) == {"arguments": "[1]"}
-
-
 def test_reasoning_is_replayed_where_it_can_be() -> None:
     history = (user("a"), THOUGHT, SHOWN, called("c1"), answered("c1"))
     ids = [item.get("id") for item in body("responses", request(*history), "openai")["input"]]
@@ -334,29 +176,6 @@ def test_reasoning_is_replayed_where_it_can_be() -> None:
     assert body("chat", request(*history), "deepseek")["messages"][2]["reasoning_content"] == "Hm."
     assert body("chat", request(*history), "ollama")["messages"][2]["reasoning"] == "Hm."
     assert "reasoning_content" not in body("chat", request(*history))["messages"][2]
-
-
-def test_a_server_that_stores_is_sent_what_is_new() -> None:
-    asked = request(*HISTORY, previous_response_id="resp_1", stored_items=9)
-    sent = body("responses", asked, "openai", stores=True)
-    assert sent["previous_response_id"] == "resp_1"
-    assert sent["store"] is True
-    assert len(sent["input"]) == 1
-    unstored = body("responses", asked, "openai")
-    assert "previous_response_id" not in unstored
-    assert len(unstored["input"]) == len(HISTORY)
-
-
-async def test_a_lost_response_is_replaced_by_the_whole_history() -> None:
-    lost = b'{"error":{"code":"previous_response_not_found","message":"Previous response not found"}}'
-    done = b'{"object":"response","id":"r","output":[]}'
-    async with raw_server([reply("400 Bad Request", lost)], [reply("200 OK", done)]) as served:
-        server = Server(Endpoint(name="T", base_url=served.base_url, params={}, headers=dict, idle_timeout_ms=1000))
-        accepts = msgspec.structs.replace(load_profiles().providers["openai"], stores=True)
-        model = wire_model("responses", server, accepts)
-        found = await outcome(model, request(*HISTORY, previous_response_id="resp_1", stored_items=9))
-    assert found.error is None
-    assert [len(json.loads(sent)["input"]) for _, sent in served.requests] == [1, len(HISTORY)]
 
 
 def test_items_of_one_wire_are_sent_over_a_careful_one() -> None:
@@ -423,88 +242,3 @@ def test_an_open_schema_is_not_called_strict() -> None:
     schema: dict[str, object] = {"type": "object", "properties": {"a": {"type": "string"}}}
     sent = body("chat", request(output_format=OutputFormat(schema=schema)))
     assert sent["response_format"]["json_schema"] == {"name": "output", "schema": schema, "strict": False}
-
-
-@pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_a_turn_encodes_only_what_is_new(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = offline(wire, "ollama")
-    encoded: list[object] = []
-    module = chat_request if wire == "chat" else responses_request
-    kept: Callable[[object], bytes] = module._encode
-
-    def count(value: object) -> bytes:
-        encoded.append(value)
-        return kept(value)
-
-    monkeypatch.setattr(module, "_encode", count)
-    items: list[ResponseItem] = [user("go")]
-    for turn in range(30):
-        items += [said(f"turn {turn}"), called(f"c{turn}"), answered(f"c{turn}", (InputText("a"), InputText("b")))]
-        model.body(request(*items))
-    before = len(encoded)
-    items += [said("last"), called("last"), answered("last")]
-    whole = model.body(request(*items))
-    assert len(encoded) - before < 15
-    assert whole == offline(wire, "ollama").body(request(*items))
-
-
-@pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_a_history_that_grows_item_by_item_gives_the_same_body(wire: Wire) -> None:
-    parts = (InputText("a"), InputImage(image_url=PIXEL))
-    items = (
-        *HISTORY,
-        called("c2"),
-        called("c3"),
-        user("wait"),
-        answered("c3", parts),
-        answered("c2", parts),
-        user("go"),
-        user("on"),
-    )
-    model = offline(wire, "ollama")
-    for end in range(1, len(items) + 1):
-        asked = request(*items[:end])
-        assert model.body(asked) == offline(wire, "ollama").body(asked)
-
-
-def test_a_changed_history_is_converted_anew() -> None:
-    model = offline("chat")
-    model.body(request(user("a"), called("c1"), answered("c1"), user("b")))
-    changed = request(user("other"), said("x"))
-    assert model.body(changed) == offline("chat").body(changed)
-    assert model.body(request(user("a"))) == offline("chat").body(request(user("a")))
-
-
-def test_sessions_that_share_a_model_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, alone = offline("chat"), offline("chat")
-    histories = {name: [part for n in range(20) for part in (user(f"{name}{n}"), said("x"))] for name in ("a", "b")}
-    for name, items in histories.items():
-        model.body(request(*items, session_id=name))
-    encoded: list[object] = []
-    kept: Callable[[object], bytes] = chat_request._encode
-
-    def count(value: object) -> bytes:
-        encoded.append(value)
-        return kept(value)
-
-    monkeypatch.setattr(chat_request, "_encode", count)
-    for name, items in histories.items():
-        asked = request(*items, tools=(function(f"tool_{name}"),), session_id=name)
-        before = len(encoded)
-        body = model.body(asked)
-        assert len(encoded) - before < 10
-        assert body == alone.body(asked)
-
-
-@pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_a_history_that_only_grew_is_not_compared_and_another_one_is(wire: Wire) -> None:
-    model, history = offline(wire), History([user("one"), said("two")])
-
-    def sent() -> str:
-        return model.body(request(*history.items, lineage=history.lineage)).decode()
-
-    for number in range(3):
-        history.append(user(f"more {number}"))
-        assert f"more {number}" in sent()
-    history.replace([user("uno"), *history.items[1:]])
-    assert '"uno"' in sent() and '"one"' not in sent()

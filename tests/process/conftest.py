@@ -1,12 +1,18 @@
+"""A launcher, an environment and a Python kernel for each test, and a look at what it leaves."""
+
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
+from ferrule.process import python_kernel
 from ferrule.process.environment import child_environment
+from ferrule.process.kernel import Kernel
 from ferrule.process.plain import PlainLauncher
 from ferrule.protocol.environment_policy import ShellEnvironmentPolicy
-from tests.processes import eventually, gained, held
+from tests.process.cells import started
+from tests.processes import DEADLINE, eventually, gained, held
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +32,16 @@ def launcher() -> PlainLauncher:
 @pytest.fixture
 def env() -> Mapping[str, str]:
     return child_environment(ShellEnvironmentPolicy(), os.environ).variables
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take its time to interrupt a cell."""
+    monkeypatch.setattr(python_kernel, "INTERRUPT_GRACE", DEADLINE)
+
+
+@pytest.fixture
+async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
+    kernel = await started(tmp_path)
+    yield kernel
+    await kernel.kill()

@@ -10,10 +10,10 @@ import pytest
 from ferrule.process.kernel import INTERRUPTED, MAX_TOOLS, CellResult, Kernel, KernelDied
 from ferrule.protocol.errors import Fatal, RespondToModel
 from ferrule.protocol.json_text import JsonValue
-from tests.process.test_python_kernel import LIMIT, URL, patience, started, told
+from tests.process.cells import LIMIT, URL, started, told
 from tests.processes import until
 
-__all__ = ["patience"]
+pytestmark = pytest.mark.usefixtures("patience")
 
 
 class Lent:

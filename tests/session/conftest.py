@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.session.children import Stage
+from tests.session.conversations import Place
 from tests.session.windows import Dock
 
 
@@ -16,3 +17,8 @@ def stage(tmp_path: Path) -> Stage:
 @pytest.fixture
 def dock(tmp_path: Path) -> Dock:
     return Dock(tmp_path)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)

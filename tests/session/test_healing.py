@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +28,6 @@ from tests.session.conversations import (
 
 Answer = Callable[[Request], Raw]
 WORDS = {"chat": chunks({"content": "Ok."}), "responses": items(said("Ok."))}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
 
 
 def stored(place: Place) -> str:

@@ -3,7 +3,6 @@
 import json
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,11 +26,6 @@ from tests.session.conversations import (
 
 SIGNATURE = {"google": {"thought_signature": "SIGxyz"}}
 WORDS = chunks({"content": "Done."})
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
 
 
 @pytest.mark.parametrize("profile", ["gemini", None])
