@@ -48,9 +48,9 @@ from ferrule.session.rollout import (
 )
 from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.session import Session
-from ferrule.session.sources import ToolLike
+from ferrule.session.sources import ToolLike, tool_sources
 from ferrule.session.telemetry import telemetry
-from ferrule.session.toolset import Toolset, tool_sources
+from ferrule.session.toolset import Toolset
 from ferrule.session.turn_hooks import TurnHooks
 from ferrule.session.undo import Undoing
 from ferrule.tools.registry import ToolSource

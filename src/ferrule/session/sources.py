@@ -16,7 +16,7 @@ from ferrule.protocol.specs import ApplyPatchTool, LocalShell, ShellTool, ToolSe
 from ferrule.tools.catalogue import Tool, matching_names, registered_tools, resolve_tool, unknown_tool
 from ferrule.tools.conversation import Conversation, ConversationState
 from ferrule.tools.handler import DeferredHandler, ToolHandler
-from ferrule.tools.registry import NATIVE, ToolRegistryBuilder
+from ferrule.tools.registry import NATIVE, ToolRegistryBuilder, ToolSource
 from ferrule.tools.search import MAX_LISTED, ToolSearch, as_loaded_specs, loaded_keys
 
 ToolLike = Any
@@ -148,6 +148,28 @@ class DefinitionSource:
             read_only = tool.annotations.readOnlyHint
             builder.push_spec_with_parallel_support(tool.spec, tool.parallel, read_only=read_only)
             builder.register_handler(tool.name, tool, namespace=tool.namespace)
+
+
+def tool_sources(
+    conversation: Conversation,
+    include: Iterable[str],
+    tools: Sequence[ToolLike] | None,
+    features: Features = Features(),  # noqa: B008 - frozen
+) -> list[ToolSource]:
+    """Return the sources of the requested tools, or of the tool set's if none are requested."""
+    if tools is None:
+        names = expand_profile(include, conversation.profile, features)
+        if conversation.web is not None:
+            names = list(dict.fromkeys((*names, *WEB_TOOLS)))
+        if conversation.file_search is not None:
+            names = list(dict.fromkeys((*names, FOLDER_TOOL)))
+        if conversation.images is not None:
+            names = list(dict.fromkeys((*names, IMAGE_TOOL)))
+        return [BuiltinSource(names, conversation)]
+    names, made = split_tools(tools, conversation)
+    if features.multi_agent:
+        names = list(dict.fromkeys((*names, *AGENT_TOOLS)))
+    return [BuiltinSource(names, conversation), DefinitionSource(made)]
 
 
 def expand_profile(

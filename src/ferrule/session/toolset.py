@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -19,13 +19,11 @@ from ferrule.dispatch.hooks import ToolHooks
 from ferrule.dispatch.host import SessionHost
 from ferrule.dispatch.pending import PendingTable
 from ferrule.dispatch.preview import DecidedHost, Preview
-from ferrule.history.pairs import answered_id, called_id
 from ferrule.model.adapt import as_functions, searched_for
-from ferrule.protocol.content import InputText
 from ferrule.protocol.dynamic_tools import CALL_TIMEOUT, DynamicToolResponse, DynamicToolSpec
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import ExecApproval
-from ferrule.protocol.items import CustomToolCall, FunctionCall, ItemView, Message, ResponseItem, make_item, read_item
+from ferrule.protocol.items import ResponseItem
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import FunctionPayload, ToolOutput
 from ferrule.protocol.permissions import (
@@ -34,29 +32,24 @@ from ferrule.protocol.permissions import (
     SandboxPolicy,
     as_policy,
 )
-from ferrule.protocol.settings import Features, Settings
+from ferrule.protocol.settings import Settings
 from ferrule.protocol.specs import ConfiguredToolSpec, Wire, spec_name
 from ferrule.session.brought import NativeSource, group_by_owner
 from ferrule.session.hooks import SessionHooks
 from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.sources import (
-    AGENT_TOOLS,
-    FOLDER_TOOL,
-    IMAGE_TOOL,
-    WEB_TOOLS,
     BuiltinSource,
     DefinitionSource,
     SearchSource,
     ToolLike,
-    expand_profile,
     function_form,
-    split_tools,
+    tool_sources,
 )
+from ferrule.session.wire_calls import answer_items, item_of_call
 from ferrule.sync import Closing, LoopBound, background_loop, on_loop, wait_for_coroutine
 from ferrule.tools.answering import Approval, Approver, Listener, Questioned, decision_of
 from ferrule.tools.children import Children
 from ferrule.tools.context import ToolCaller, ToolContext, ToolHost, ToolInvocation
-from ferrule.tools.conversation import Conversation
 from ferrule.tools.files import Files
 from ferrule.tools.local import LocalHost
 from ferrule.tools.questions import DynamicCallback
@@ -314,33 +307,7 @@ class Toolset(LoopBound, Closing):
         what runs at the provider.
         """
         self._begin()
-        dispatcher = self.dispatcher()
-        given = [_as_dict(item) for item in items]
-        views = [None if _is_chat(item) else read_item(msgspec.json.encode(item)).view for item in given]
-        there = {answered_id(view) for view in views if view is not None}
-        words: list[str] = []
-        answers = (
-            self._answer_chat(item, dispatcher) if view is None else _respond(view, dispatcher, words.append)
-            for item, view in zip(given, views, strict=True)
-            if view is None or called_id(view) not in there
-        )
-        found = [answer for answer in await asyncio.gather(*answers) if answer is not None]
-        said = (make_item(Message(role="developer", content=(InputText(text),))) for text in words)
-        return [*found, *map(_plain, said)]
-
-    async def _answer_chat(self, call: Mapping[str, JsonValue], dispatcher: Dispatcher) -> dict[str, JsonValue]:
-        call_id = str(call.get("id", ""))
-        view: ItemView
-        if call.get("function") is not None:
-            function = call["function"]
-            view = FunctionCall(call_id=call_id, name=str(function["name"]), arguments=function["arguments"] or "")
-        else:
-            custom = call["custom"]
-            view = CustomToolCall(call_id=call_id, name=str(custom["name"]), input=custom["input"] or "")
-        routed = dispatcher.route(view)
-        assert routed is not None
-        output = await dispatcher.run(routed)
-        return {"role": "tool", "tool_call_id": call_id, "content": output.text}
+        return await answer_items(items, self.dispatcher())
 
     async def question_of(
         self, name: str, arguments: Mapping[str, JsonValue] | str = "{}", call_id: str | None = None
@@ -356,7 +323,7 @@ class Toolset(LoopBound, Closing):
             return None
         registry = self.current()[1]
         preview = Preview(registry, self._context, self._orchestrator, asks_for_risk=self.asks_for_risk)
-        return await preview.question_of(_call_of(name, arguments, call_id, registry))
+        return await preview.question_of(item_of_call(name, arguments, call_id, registry))
 
     def answer_first(self) -> None:
         """Tell models that what their calls ask is answered: whoever runs them asks `question_of` before, and runs them
@@ -391,7 +358,7 @@ class Toolset(LoopBound, Closing):
         await self.settled()
         host = None if decision is None else DecidedHost(self.host, decision_of(decision), shown)
         dispatcher = self.dispatcher(host=host, gate=gate)
-        routed = dispatcher.route(_call_of(name, arguments, call_id, dispatcher.registry))
+        routed = dispatcher.route(item_of_call(name, arguments, call_id, dispatcher.registry))
         assert routed is not None
         return await self._until_closed(dispatcher.run(routed))
 
@@ -494,66 +461,3 @@ class _ToolsOfNow:
 
     def interrupt(self) -> None:
         """Do nothing: there is no turn to end."""
-
-
-def tool_sources(
-    conversation: Conversation,
-    include: Iterable[str],
-    tools: Sequence[ToolLike] | None,
-    features: Features = Features(),  # noqa: B008 - frozen
-) -> list[ToolSource]:
-    """Return the sources of the requested tools, or of the tool set's if none are requested."""
-    if tools is None:
-        names = expand_profile(include, conversation.profile, features)
-        if conversation.web is not None:
-            names = list(dict.fromkeys((*names, *WEB_TOOLS)))
-        if conversation.file_search is not None:
-            names = list(dict.fromkeys((*names, FOLDER_TOOL)))
-        if conversation.images is not None:
-            names = list(dict.fromkeys((*names, IMAGE_TOOL)))
-        return [BuiltinSource(names, conversation)]
-    names, made = split_tools(tools, conversation)
-    if features.multi_agent:
-        names = list(dict.fromkeys((*names, *AGENT_TOOLS)))
-    return [BuiltinSource(names, conversation), DefinitionSource(made)]
-
-
-def _call_of(
-    name: str, arguments: Mapping[str, JsonValue] | str, call_id: str | None, registry: ToolRegistry
-) -> ItemView:
-    """Return the item with which a model would make this call."""
-    call_id = call_id or f"call_{secrets.token_hex(8)}"
-    namespace = None
-    if registry.handler(name) is None:
-        spaces = (key for key in registry if key[0] and name in (f"{key[0]}__{key[1]}", f"{key[0]}.{key[1]}", key[1]))
-        namespace, name = next(spaces, (None, name))
-    if isinstance(arguments, str) and not arguments.lstrip().startswith("{"):
-        return CustomToolCall(call_id=call_id, name=name, namespace=namespace, input=arguments)
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return FunctionCall(call_id=call_id, name=name, namespace=namespace, arguments=text)
-
-
-async def _respond(
-    view: ItemView, dispatcher: Dispatcher, on_words: Callable[[str], object]
-) -> dict[str, JsonValue] | None:
-    response = await dispatcher.respond(view, on_words)
-    return None if response is None else _plain(response)
-
-
-def _plain(item: ResponseItem) -> dict[str, JsonValue]:
-    fields = msgspec.json.decode(item.raw, type=dict[str, Any])
-    fields.pop("failed", None)  # our own field, which no server takes
-    return fields
-
-
-def _is_chat(item: Mapping[str, JsonValue]) -> bool:
-    return isinstance(item.get("function"), Mapping) or isinstance(item.get("custom"), Mapping)
-
-
-def _as_dict(item: object) -> Mapping[str, JsonValue]:
-    if isinstance(item, Mapping):
-        return item
-    dump = getattr(item, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"{type(item).__name__} is neither a dict nor an object of the OpenAI SDK")
-    return cast("Mapping[str, JsonValue]", dump(mode="json", exclude_none=True))
