@@ -19,7 +19,8 @@ from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ResponseIte
 from ferrule.protocol.settings import ProviderSettings
 from ferrule.session.rollout import find_rollout, read_rollout
 from ferrule.session.session import Session
-from ferrule.session.turn import MAX_CALLS, TOO_MANY_CALLS, TurnLimit
+from ferrule.session.turn import TurnLimit
+from ferrule.session.turn_calls import MAX_CALLS, TOO_MANY_CALLS
 from tests.session.models import InProcessModel, calls, says
 
 
