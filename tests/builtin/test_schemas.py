@@ -18,6 +18,11 @@ def test_every_function_tool_has_a_closed_schema(name: str) -> None:
     assert schema["type"] == "object" and schema["additionalProperties"] is False
 
 
+def test_every_tool_that_the_api_does_not_describe_says_how_to_use_it() -> None:
+    told = {tool.name: tool.description for tool in BUILTINS.values() if tool.native is None}
+    assert [name for name, text in told.items() if len(text.split()) < 8] == []
+
+
 NUMBER, STRING, BOOLEAN = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 STRINGS = {"type": "array", "items": STRING}
 ESCALATION = {"sandbox_permissions": STRING, "justification": STRING, "prefix_rule": STRINGS}

@@ -114,11 +114,15 @@ def test_a_sandbox_in_a_sandbox_says_so_in_one_sentence(place: Place, tool: str)
     assert done.out.removeprefix("exec_command failed: ").strip() == NESTED
 
 
-def test_an_extra_that_does_not_load_is_told(cold_place: Place, tmp_path: Path) -> None:
+def test_an_extra_that_does_not_load_and_a_browser_that_is_not_there_are_told(
+    cold_place: Place, tmp_path: Path
+) -> None:
     cold_place.home.mkdir(parents=True)
+    (cold_place.home / "config.toml").write_text('[computer]\nbrowser = "/nowhere/chromium"\n')
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp/__init__.py").write_text("import no_such_module_of_ours\n")
     (tmp_path / "PIL.py").write_text("raise ImportError('libjpeg.so.8: cannot open shared object file')\n")
     done = cold_place.run("doctor", env={"PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCE}"})
     assert "extra mcp      PROBLEM: mcp needs no_such_module_of_ours, which is not installed" in done.out
     assert "extra images   PROBLEM: PIL cannot be loaded" in done.out and "libjpeg.so.8" in done.out
+    assert re.search(r"(?m)^chromium       not found: .*/nowhere/chromium", done.out)

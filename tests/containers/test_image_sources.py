@@ -157,11 +157,19 @@ def test_every_form_gives_the_same_root(tmp_path: Path, make: Callable[[Path], P
 
 
 def test_how_to_run_it_is_kept(tmp_path: Path) -> None:
-    run = {"Env": ["A=b"], "WorkingDir": "/w", "User": "5:6", "Entrypoint": ["sh"], "Cmd": None, "Labels": {"x": "y"}}
+    run = {"Env": ["A=b"], "WorkingDir": "/w", "User": "5:6", "Entrypoint": ["sh"], "Cmd": ["-c"], "Labels": {"x": "y"}}
     with read_image(layout(tmp_path / "a", BASE, run=run)) as source:
         assert source.config == ImageConfig(
-            architecture=machine(), env=("A=b",), working_dir="/w", user="5:6", entrypoint=("sh",), labels={"x": "y"}
+            architecture=machine(),
+            env=("A=b",),
+            working_dir="/w",
+            user="5:6",
+            entrypoint=("sh",),
+            cmd=("-c",),
+            labels={"x": "y"},
         )
+    with read_image(layout(tmp_path / "b", BASE, run=dict.fromkeys(run))) as source:
+        assert source.config == ImageConfig(architecture=machine())
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -32,6 +32,7 @@ from ferrule.tools.questions import Decision
 from tests.dispatch.test_orchestrator import AskingHost, World
 
 LOW, MEDIUM, HIGH, UNKNOWN = SecurityRisk
+HARMLESS = ToolAnnotations(destructiveHint=False)
 
 
 def test_the_policies() -> None:
@@ -55,6 +56,10 @@ def command(*argv: str) -> Effect:
         (PatchEffect(cwd="/", changes=(FileChange("delete", "a"),), paths=("/a",)), LOW, MEDIUM),
         (PatchEffect(cwd="/", changes=(FileChange("add", "a"),), paths=("/a",)), UNKNOWN, LOW),
         (McpEffect(server="s", tool="t", arguments="", annotations=ToolAnnotations()), LOW, HIGH),
+        (McpEffect(server="s", tool="t", arguments="", annotations=ToolAnnotations(readOnlyHint=True)), UNKNOWN, LOW),
+        (McpEffect(server="s", tool="t", arguments="", annotations=HARMLESS), UNKNOWN, LOW),
+        (ToolEffect(name="t", arguments="", annotations=HARMLESS), UNKNOWN, LOW),
+        (ToolEffect(name="t", arguments="", annotations=ToolAnnotations(destructiveHint=True)), LOW, HIGH),
         (ToolEffect(name="t", arguments="", annotations=ToolAnnotations()), UNKNOWN, UNKNOWN),
         (ToolEffect(name="t", arguments="", annotations=ToolAnnotations()), MEDIUM, MEDIUM),
     ],

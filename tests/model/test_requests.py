@@ -17,10 +17,14 @@ from ferrule.protocol.items import (
 from ferrule.protocol.settings import ModelSettings
 from ferrule.protocol.specs import (
     ApplyPatchTool,
+    AutoContainer,
+    CodeInterpreter,
+    ComputerTool,
     FileSearch,
     ImageGeneration,
     LocalShell,
     NamespaceTool,
+    RemoteMcp,
     ShellTool,
     ToolSearchTool,
     ToolSpec,
@@ -31,7 +35,8 @@ from tests.model.bodies import HISTORY, PATCH, SHOWN, THOUGHT, answered, body, c
 from tests.model.support import TOOLS, freeform, function, request, user
 
 HOSTED: tuple[ToolSpec, ...] = (
-    WebSearch(), FileSearch(vector_store_ids=("vs_1",)), ImageGeneration(), LocalShell(), ApplyPatchTool(), ShellTool(),
+    WebSearch(), FileSearch(vector_store_ids=("vs_1",)), CodeInterpreter(container=AutoContainer()), ImageGeneration(),
+    RemoteMcp(server_url="https://mcp.example.com"), ComputerTool(), LocalShell(), ApplyPatchTool(), ShellTool(),
     ToolSearchTool(description="find", parameters={"type": "object", "properties": {}}),
     NamespaceTool(name="mcp__gh", description="GitHub", tools=(function("create_issue"),)),
 )  # fmt: skip
@@ -74,8 +79,10 @@ def test_history_goes_out_byte_for_byte() -> None:
 
 def test_every_native_tool_is_sent_to_openai() -> None:
     sent = body("responses", request(tools=HOSTED), "openai")
-    kinds = ["web_search", "file_search", "image_generation", "local_shell", "apply_patch", "shell", "tool_search"]
-    assert [tool["type"] for tool in sent["tools"]] == [*kinds, "namespace"]
+    assert [tool["type"] for tool in sent["tools"]] == [
+        "web_search", "file_search", "code_interpreter", "image_generation", "mcp", "computer", "local_shell",
+        "apply_patch", "shell", "tool_search", "namespace",
+    ]  # fmt: skip
     assert sent["parallel_tool_calls"] is False
 
 
@@ -169,8 +176,9 @@ def test_long_and_odd_names_fit_the_wire() -> None:
 
 def test_reasoning_is_replayed_where_it_can_be() -> None:
     history = (user("a"), THOUGHT, SHOWN, called("c1"), answered("c1"))
-    ids = [item.get("id") for item in body("responses", request(*history), "openai")["input"]]
-    assert ids == [None, "rs_1", None, None]
+    sent = body("responses", request(*history), "openai")["input"]
+    assert [item.get("id") for item in sent] == [None, "rs_1", None, None]
+    assert sent[1]["encrypted_content"] == "gAAA"
     kept = body("responses", request(*history), "vllm")["input"]
     assert [item["type"] for item in kept][1:3] == ["reasoning", "reasoning"]
     assert body("chat", request(*history), "deepseek")["messages"][2]["reasoning_content"] == "Hm."

@@ -113,6 +113,16 @@ async def test_what_comes_after_goes_on_with_the_same_sources(here: Served, web:
     assert "not kept" in output.text
 
 
+async def test_a_larger_context_has_more_hits(here: Served, web: Site) -> None:  # noqa: F811
+    web.hits = [{"url": f"{SITE}/{number}", "title": "Tower", "content": "x"} for number in range(20)]
+    sizes: dict[str | None, int] = {"low": 5, "medium": 8, None: 8, "high": 12}
+    for size, count in sizes.items():
+        here.model.add([search()], "Found.")
+        tool = TOOL | {"search_context_size": size}
+        (call,) = calls((await here.ask(tools=[tool], include=["web_search_call.results"])).object)
+        assert len(call["results"]) == count
+
+
 async def test_include_shows_what_was_found(here: Served) -> None:
     here.model.add([search()], "Found.")
     include = ["web_search_call.action.sources", "web_search_call.results"]

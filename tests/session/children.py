@@ -22,6 +22,7 @@ from ferrule.tools.answering import Approver, Questioned
 
 WIRES: list[Wire] = ["responses", "chat", "messages"]
 CHILD = "CHILD TASK"
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
 class Stage:

@@ -25,7 +25,7 @@ from ferrule.tools.events import ChildEvent
 from ferrule.tools.questions import Elicited
 from tests.mcp.stub import server as stub
 from tests.sandbox.conftest import require
-from tests.session.children import CHILD, Stage, outputs, spawn, waiting
+from tests.session.children import CHILD, PIXEL, Stage, outputs, spawn, waiting
 
 
 async def test_depth_is_limited(stage: Stage) -> None:
@@ -56,13 +56,17 @@ async def test_roles_narrow_and_change(stage: Stage) -> None:
                             instructions="Read, never write.", sandbox_mode=SandboxMode.READ_ONLY),
         "plain": AgentRole(),
     }  # fmt: skip
-    with ScriptedModel([[spawn(role="reader", instructions="Be quick.")], waiting(), [spawn(agent_type="nobody")],
+    task = [{"type": "text", "text": CHILD}, {"type": "image", "image_url": PIXEL}]
+    more = {"role": "reader", "instructions": "Be quick.", "reasoning_effort": "low"}
+    order = function_call("spawn_agent", {"items": task, **more})
+    with ScriptedModel([[order], waiting(), [spawn(agent_type="nobody")],
                         "done"]) as server:  # fmt: skip
         server.play("ok", when=CHILD)
         async with await stage.open(server.base_url, roles=roles) as session:
             await session.run("go")
         [asked] = [request for request in server.requests if CHILD in request.user_text]
         assert asked.body["model"] == "m-2" and asked.tool_names == ["read_file"]
+        assert asked.body["reasoning"] == {"effort": "low"} and PIXEL in asked.raw.decode()
         instructions = str(asked.body["instructions"])
         assert "Read, never write." in instructions and "Be quick." in instructions
         assert "<sandbox_mode>read-only</sandbox_mode>" in asked.raw.decode()

@@ -73,8 +73,8 @@ async def test_a_crashed_child_is_a_status(stage: Stage) -> None:
 
 async def test_input_reaches_a_child_while_it_works_and_after(stage: Stage) -> None:
     gate = Gate()
-    script = [[spawn()], to("send_input", message="FIRST"), "wait a moment", to("send_input", message="SECOND"),
-              waiting(), "done"]  # fmt: skip
+    second = to("send_input", items=[{"text": "SECOND"}])
+    script = [[spawn()], to("send_input", message="FIRST"), "wait a moment", second, waiting(), "done"]
     with ScriptedModel(script) as server:
         server.play([function_call("hold", {})], "after the first", "after the second", when=CHILD)
         async with await stage.open(server.base_url, tools=[gate.tool]) as session:

@@ -19,10 +19,12 @@ from ferrule.protocol.events import (
     TurnStarted,
     WarningEvent,
 )
-from ferrule.protocol.items import FunctionCall, Message
+from ferrule.protocol.items import FunctionCall, Message, Reasoning
 from ferrule.protocol.specs import Wire
-from ferrule.testing import Gate, ScriptedModel, Stall, Usage, function_call, http_error, step
+from ferrule.testing import Gate, ScriptedModel, Stall, Usage, function_call, http_error, reasoning, step
 from ferrule.testing.steps import StepLike
+
+THOUGHT = reasoning(text="Hm.", encrypted_content="c2ln")
 
 
 @tool(read_only=True)
@@ -42,7 +44,7 @@ async def events(cwd: Path, *script: StepLike, wire: Wire = "responses") -> list
 @pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 async def test_a_turn_with_a_call(wire: Wire, tmp_path: Path) -> None:
     script = (
-        step("I look.", function_call("look", {"place": "a"}), usage=Usage(100, 20)),
+        step(THOUGHT, "I look.", function_call("look", {"place": "a"}), usage=Usage(100, 20)),
         step("Done.", usage=Usage(130, 5)),
     )
     seen = await events(tmp_path, *script, wire=wire)
@@ -55,14 +57,17 @@ async def test_a_turn_with_a_call(wire: Wire, tmp_path: Path) -> None:
     assert (end.usage.input_tokens, end.usage.output_tokens) == (230, 25)
     texts = [event.delta for event in between if isinstance(event, ItemUpdated) and event.kind == "text"]
     assert "".join(texts) == "I look.Done."
+    thoughts = [event.delta for event in between if isinstance(event, ItemUpdated) and event.kind == "reasoning"]
+    assert "".join(thoughts) == "Hm."
     inputs = [event.delta for event in between if isinstance(event, ItemUpdated) and event.kind == "input"]
     assert "".join(inputs) == '{"place":"a"}'
     whole = [event for event in between if isinstance(event, ItemStarted | ItemCompleted)]
     kinds = [(type(event), type(event.item.view)) for event in whole]
     assert kinds == [
-        (ItemCompleted, Message), (ItemStarted, FunctionCall), (ItemCompleted, FunctionCall), (ItemCompleted, Message),
+        (ItemCompleted, Reasoning), (ItemCompleted, Message), (ItemStarted, FunctionCall),
+        (ItemCompleted, FunctionCall), (ItemCompleted, Message),
     ]  # fmt: skip
-    answered = whole[2]
+    answered = whole[3]
     assert isinstance(answered, ItemCompleted)
     assert answered.output is not None
     assert answered.output.text == "nothing in a"

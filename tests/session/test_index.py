@@ -148,7 +148,8 @@ def test_the_newest_is_that_of_a_directory_and_no_childs(home: Home) -> None:
     second = home.session("/b", "two")
     home.session("/a", "child", parent=second)
     where = str(home.folder)
-    assert locate(where, None).name.endswith(f"{second}.jsonl")
+    newest = locate(where, None)
+    assert newest.name.endswith(f"{second}.jsonl") and locate(where, str(newest)) == newest
     assert locate(where, None, "/a").name.endswith(f"{first}.jsonl")
     with pytest.raises(UsageError, match="no session was begun in /c; --all"):
         locate(where, None, "/c")

@@ -25,6 +25,7 @@ from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.payload import CustomPayload, FunctionPayload, ToolOutput
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool
+from ferrule.tools.definition import ToolBase
 from ferrule.tools.effects import ToolEffect
 from ferrule.tools.events import ActionEvent, ObservationEvent
 from ferrule.tools.registry import ToolRegistryBuilder
@@ -187,9 +188,10 @@ async def test_a_subclass_with_create_makes_configured_tools(tmp_path: Path) -> 
     class TallyTool(ToolDefinition[CountWords, WordCount]):
         @classmethod
         def create(cls, conv_state: Any, start: int = 0, **params: Any) -> Sequence[ToolDefinition[Any, Any]]:
-            return [cls(name="tally", executor=Tally(start))]
+            return [cls(name=name, executor=Tally(start)) for name in ("tally", "count")]
 
-    [tool] = TallyTool.create(conversation(tmp_path), start=5)
+    tool, other = TallyTool.create(conversation(tmp_path), start=5)
+    assert (tool.name, other.name) == ("tally", "count")
     assert tool.action_type is CountWords
     assert (await tool(CountWords(text=""), context())).words == 6
     await tool.close()
@@ -257,6 +259,14 @@ def test_actions_are_shown_to_people() -> None:
     assert captured.get() == "text: [red]hi\nunique: False\n"
 
 
+def test_a_class_of_tools_has_to_create_them() -> None:
+    class Unfinished(ToolBase[CountWords, WordCount]):
+        pass
+
+    with pytest.raises(TypeError, match="create"):
+        Unfinished()  # type: ignore[abstract]
+
+
 def test_a_definition_without_types_is_refused() -> None:
     with pytest.raises(TypeError, match="needs an action_type"):
         ToolDefinition()
@@ -268,4 +278,15 @@ async def test_a_tool_without_executor_says_so() -> None:
 
 
 def test_annotations_are_those_of_the_protocol() -> None:
-    assert msgspec.to_builtins(ToolAnnotations(readOnlyHint=True, title="T")) == {"title": "T", "readOnlyHint": True}
+    said = {
+        "title": "T",
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
+    assert msgspec.to_builtins(msgspec.convert(said, ToolAnnotations)) == said
+    unsaid = ToolAnnotations()
+    assert (unsaid.readOnlyHint, unsaid.destructiveHint, unsaid.idempotentHint, unsaid.openWorldHint) == (
+        False, None, False, True,
+    )  # fmt: skip

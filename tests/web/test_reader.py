@@ -9,10 +9,13 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from ferrule.egress.guard import Guard
 from ferrule.web import browser as limits
 from ferrule.web.browser import Browser, WebRefused, Wishes
+from ferrule.web.download import PageRefused
 from ferrule.web.memory import Memory
-from ferrule.web.reader import decoded
+from ferrule.web.reader import PageReader, decoded
+from ferrule.web.urls import read_url
 from tests.documents.papers import pdf
 from tests.web.site import SITE, Answer, Site, redirect
 
@@ -86,6 +89,16 @@ async def test_slow_pages_keep_only_those_waiting_who_open_them(
     assert not more.done() and web.opened.count("/fast") == 1
     go_on.set()
     assert "> ab" in await slow and "> fast" in await more
+
+
+async def test_a_page_that_is_not_there_in_time_is_refused(web: Site) -> None:
+    go_on = threading.Event()
+    web.pages["/slow"] = with_cookie(threading.Event(), go_on)
+    reader = PageReader(Guard(None, hosts=web.hosts), seconds=0.2)
+    with pytest.raises(PageRefused, match=r"did not answer within 0\.2 seconds"):
+        await reader.read(read_url(f"{SITE}/slow"), lambda url: None)
+    go_on.set()
+    await reader.aclose()
 
 
 async def test_a_cookie_is_never_sent_not_even_by_somebody_else(browser: Browser, web: Site) -> None:
