@@ -34,7 +34,7 @@ def test_a_timeout_cancels_and_waits_for_the_clean_up() -> None:
             cleaned.append(True)
 
     with pytest.raises(TimeoutError, match="not done after"):
-        wait_for_coroutine(slow(), timeout=0.05)
+        call_async_from_sync(slow, timeout=0.05)
     assert cleaned == [True]
 
 

@@ -69,6 +69,7 @@ async def test_grep_files(benches: Benches, place: Path, engine: str) -> None:
         f"Found 1 file(s) containing pattern 'needle' in '{place}' (filtered by '*.py'):",
         paths[1],
     ]
+    assert (await grep(benches, "needle", path=paths[0])).text.split("\n")[1:] == paths[:1]
     none = await grep(benches, "nosuch")
     assert none.text == f"No files found containing pattern 'nosuch' in directory '{place}'" and none.success
 

@@ -1,6 +1,7 @@
 """`grep_files` as a model calls it, with ripgrep and without."""
 
 import os
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -54,6 +55,9 @@ async def test_paths_newest_first_then_cut(benches: Benches, place: Path, engine
     files(place, "other", text="hay\n")
     output = await grep(benches, "need[l]e")
     assert (output.text.split("\n"), output.success) == (paths, True)
+    many = files(place, *(f"many/{number}" for number in range(101)))
+    assert (await grep(benches, "needle", path="many")).text.split("\n") == many[:100], "100 by default"
+    shutil.rmtree(place / "many")
     assert (await grep(benches, " needle ", limit=2)).text.split("\n") == paths[:2]
     assert (await grep(benches, "needle", limit=99_999)).text.split("\n") == paths
     assert (await grep(benches, "needle", path="sub")).text.split("\n") == [paths[1]]

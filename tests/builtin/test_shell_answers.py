@@ -10,8 +10,11 @@ import pytest
 
 from ferrule.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from ferrule.protocol.items import FunctionCall, LocalShellCallOutput, ShellCallOutput, read_item
+from ferrule.protocol.payload import LocalShellPayload, ShellToolCallParams
 from ferrule.protocol.permissions import SandboxPermissions
 from ferrule.protocol.truncation import OutputBudget
+from ferrule.tools.context import NoOtherTools, ToolInvocation
+from ferrule.tools.registry import NATIVE
 from tests.builtin.conftest import Benches
 from tests.builtin.workbench import Bench, body, field
 from tests.processes import alive, eventually
@@ -50,13 +53,30 @@ async def test_shell_answers_in_json(bench: Bench) -> None:
 
 
 async def test_local_shell_answers_with_its_own_item(bench: Bench, tmp_path: Path) -> None:
-    answer = await local(bench, command=["sh", "-c", "echo $X; pwd"], env={"X": "1"}, working_directory=str(tmp_path))
+    (tmp_path / "sub").mkdir()
+    answer = await local(bench, command=["sh", "-c", "echo $X; pwd"], env={"X": "1"}, working_directory="sub")
     assert answer.call_id == "call_l"
-    assert structured(answer.output)["output"] == f"1\n{tmp_path}\n"
+    assert structured(answer.output)["output"] == f"1\n{tmp_path}/sub\n"
     assert bench.host.effects[-1].env == (("X", "1"),)  # type: ignore[union-attr]
-    answer = await local(bench, call_id=None, command="echo $((1+1))", timeout_ms=5000)
+    answer = await local(bench, call_id=None, command="echo $((1+1)); sleep 60", timeout_ms=300)
     assert answer.call_id == "lsh_1"
-    assert structured(answer.output)["output"] == "2\n"
+    assert structured(answer.output)["output"] == "command timed out after 300 milliseconds\n2\n"
+
+
+async def test_every_parameter_of_a_local_shell_call_is_read(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    handler = bench.dispatcher.registry.handler("local_shell", NATIVE)
+    assert handler is not None
+
+    async def run(**more: Any) -> str:
+        params = ShellToolCallParams(("sh", "-c", "pwd; sleep 60"), timeout_ms=300, **more)
+        invocation = ToolInvocation("c", "local_shell", LocalShellPayload(params), NATIVE)
+        return (await handler.handle(invocation, bench._context(invocation, NoOtherTools()))).text
+
+    said = await run(workdir="sub", with_escalated_permissions=True, justification="why")
+    assert structured(said)["output"] == f"command timed out after 300 milliseconds\n{tmp_path}/sub\n"
+    effect: Any = bench.host.effects[-1]
+    assert (effect.sandbox_permissions, effect.justification) == (SandboxPermissions.REQUIRE_ESCALATED, "why")
 
 
 async def test_native_shell_answers_each_command(bench: Bench) -> None:
@@ -133,37 +153,51 @@ async def test_bytes_that_are_no_text_are_shown_and_told(bench: Bench) -> None:
     assert body(await bench.call("shell_command", command=r"printf '\357\277\275\n'")) == "\ufffd\n"
 
 
-@pytest.mark.parametrize(("given", "limit"), [({"timeout_ms": 300}, 300), ({"timeout": 400.0}, 400)])
-async def test_a_timeout_keeps_the_output_so_far(bench: Bench, given: dict[str, float], limit: int) -> None:
-    output = await bench.output("shell_command", command="echo early; sleep 60", **given)
+async def test_a_timeout_keeps_the_output_so_far(bench: Bench) -> None:
+    output = await bench.output("shell_command", command="echo early; sleep 60", timeout_ms=300.0)
     assert field(output.text, "Exit code:") == "124"
-    assert body(output.text) == f"command timed out after {limit} milliseconds\nearly\n"
+    assert body(output.text) == "command timed out after 300 milliseconds\nearly\n"
     assert output.success is False
+
+
+@pytest.mark.parametrize("spelling", ["timeout_ms", "timeout"])
+async def test_each_shell_has_a_timeout(bench: Bench, spelling: str) -> None:
+    for name in ("shell", "shell_command", "exec_command"):
+        command = ["sleep", "60"] if name == "shell" else "sleep 60"
+        assert "command timed out after 50 milliseconds" in await bench.call(name, command=command, **{spelling: 50})
 
 
 async def test_death_by_signal(bench: Bench) -> None:
     assert field(await bench.call("shell_command", command="kill -9 $$"), "Exit code:") == "137"
 
 
-async def test_effects_say_exactly_what_runs(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("shell", {"command": ["pwd"]}), ("shell_command", {"command": "pwd"}), ("exec_command", {"cmd": "pwd"})],
+)
+async def test_a_command_runs_where_and_with_the_rights_that_are_asked_for(
+    bench: Bench, tmp_path: Path, name: str, arguments: dict[str, object]
+) -> None:
     (tmp_path / "sub").mkdir()
-    await bench.call(
-        "shell_command",
-        command="true",
-        workdir="sub",
-        sandbox_permissions="require_escalated",
-        justification="it needs the network",
-        prefix_rule=["npm", "install"],
-    )
+    reason, rule = "it needs the network", ["npm", "install"]
+    asked = {"sandbox_permissions": "require_escalated", "justification": reason, "prefix_rule": rule}
+    assert f"{tmp_path}/sub" in await bench.call(name, **arguments, workdir="sub", **asked)
     effect: Any = bench.host.effects[-1]
-    shell = bench.state.commands.shell.path
-    assert (effect.argv, effect.cwd, effect.tty) == ((shell, "-c", "true"), str(tmp_path / "sub"), False)
+    assert (effect.cwd, effect.tty) == (str(tmp_path / "sub"), False)
     assert effect.sandbox_permissions is SandboxPermissions.REQUIRE_ESCALATED
-    assert (effect.justification, effect.prefix_rule) == ("it needs the network", ("npm", "install"))
-    await bench.call("shell", command=["bash", "-lc", "true"])
-    assert bench.host.effects[-1].argv == ("bash", "-c", "true")  # type: ignore[union-attr]
-    await bench.call("shell", command=["bash", "-lc", "true", "argument"])
-    assert bench.host.effects[-1].argv == ("bash", "-lc", "true", "argument")  # type: ignore[union-attr]
+    assert (effect.justification, effect.prefix_rule) == (reason, tuple(rule))
+
+
+async def test_effects_say_exactly_what_runs(bench: Bench) -> None:
+    async def ran(name: str, command: object) -> tuple[str, ...]:
+        await bench.call(name, command=command)
+        effect: Any = bench.host.effects[-1]
+        argv: tuple[str, ...] = effect.argv
+        return argv
+
+    assert await ran("shell_command", "true") == (bench.state.commands.shell.path, "-c", "true")
+    assert await ran("shell", ["bash", "-lc", "true"]) == ("bash", "-c", "true")
+    assert await ran("shell", ["bash", "-lc", "true", "argument"]) == ("bash", "-lc", "true", "argument")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from ferrule.protocol.items import (
     LocalShellCall,
     LocalShellCallOutput,
     Message,
+    Reasoning,
     ShellAction,
     ShellCall,
     ShellCallOutput,
@@ -82,7 +83,8 @@ async def text_of(dispatcher: Dispatcher, view: FunctionCall | CustomToolCall) -
 
 
 async def test_an_item_that_is_no_call_needs_no_answer() -> None:
-    assert await dispatcher(Echo()).respond(Message(role="assistant", content="hi")) is None
+    for item in (Message(role="assistant", content="hi"), Reasoning(id="rs", summary=())):
+        assert await dispatcher(Echo()).respond(item) is None
 
 
 async def test_unknown_tools_are_answered_with_near_names() -> None:

@@ -160,7 +160,10 @@ class Stub:
                 self.write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
                 return
         elif method == "resources/list":
-            result = {"resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]}
+            name = "two" if params.get("cursor") else "one"
+            result = {"resources": [{"uri": f"memo://{name}", "name": name, "mimeType": "text/plain"}]}
+            if "pages" in self.modes and name == "one":
+                result["nextCursor"] = "next"
         elif method == "resources/templates/list":
             result = {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "memo"}]}
         elif method == "resources/read":

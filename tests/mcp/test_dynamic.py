@@ -163,7 +163,9 @@ async def test_names_that_are_taken_or_impossible_are_refused(tmp_path: Path) ->
             for name, why in (("update_plan", "there already"), ("a b", "cannot be named"), ("x" * 65, "cannot be")):
                 with pytest.raises(UsageError, match=why):
                     session.add_dynamic_tools([DynamicToolSpec(name, "", {})])
-            session.add_dynamic_tools([DynamicToolSpec("mine", "", {})])
+            session.add_dynamic_tools([DynamicToolSpec("mine", "", {}), DynamicToolSpec("other", "", {})])
+            registry = session.toolset.dispatcher("t").registry
+            assert registry.handler("mine") is registry.handler("other") is not None
             with pytest.raises(UsageError, match="there already"):
                 session.add_dynamic_tools([DynamicToolSpec("mine", "", {})])
 
@@ -187,7 +189,7 @@ async def test_registering_is_consent_except_under_untrusted(policy: str, asked:
 def test_the_spec_is_sanitised_and_not_strict() -> None:
     spec = DynamicToolSpec("t", "T", {"properties": {"a": {"enum": ["x"]}}})
     wire = dynamic_tool_to_openai_tool(spec).to_responses()
-    assert wire["strict"] is False
+    assert (wire["name"], wire["description"], wire["strict"]) == ("t", "T", False)
     assert wire["parameters"]["type"] == "object"
     assert wire["parameters"]["properties"]["a"]["type"] == "string"
 

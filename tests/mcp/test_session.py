@@ -56,7 +56,6 @@ async def test_a_tool_is_listed_in_the_first_request_and_called(wire: str, tmp_p
     end = next(event for event in seen if isinstance(event, McpToolCallEnd))
     assert (begin.server, begin.tool, begin.arguments) == ("stub", "echo", '{"text":"hi"}')
     assert end.success
-    assert end.duration_ms < 5_000
     statuses = [event.status for event in seen if isinstance(event, McpServerStatus)]
     assert [status for status in statuses if status != "waiting"] == ["starting", "ready", "stopped"]
 
@@ -322,6 +321,8 @@ async def test_progress_is_an_event(tmp_path: Path) -> None:
     script = [[function_call("mcp__stub__progress", {})], [message("done")]]
     with ScriptedModel(script) as model:
         await agent(model, "chat", tmp_path, {"stub": server()}, on_event=events.append).run("go")
+    (end,) = [event for event in events if isinstance(event, McpToolCallEnd)]
+    assert 900 <= end.duration_ms < 30_000
     steps = [event for event in events if isinstance(event, McpToolCallProgress)]
     assert [(step.progress, step.total, step.message) for step in steps[:2]] == [(0, 9, "step 0"), (1, 9, "step 1")]
 
@@ -408,7 +409,8 @@ async def test_calls_run_side_by_side_where_the_server_says_so(tmp_path: Path) -
 async def test_resources_are_listed_and_read(tmp_path: Path) -> None:
     calls = [
         function_call("list_mcp_resources", {}),
-        function_call("list_mcp_resources", {"server": "b"}),
+        function_call("list_mcp_resources", {"server": "a"}),
+        function_call("list_mcp_resources", {"server": "a", "cursor": "next"}),
         function_call("list_mcp_resource_templates", {"server": "a", "cursor": " "}),
         function_call("read_mcp_resource", {"server": "a", "uri": "memo://one"}),
         function_call("list_mcp_resources", {"cursor": "c"}),
@@ -417,25 +419,29 @@ async def test_resources_are_listed_and_read(tmp_path: Path) -> None:
         function_call("read_mcp_resource", {"server": " ", "uri": "memo://two"}),
     ]
     with ScriptedModel([calls, [message("done")]]) as model:
-        await agent(model, "responses", tmp_path, {"b": server(), "a": server()}).run("go")
+        await agent(model, "responses", tmp_path, {"b": server(), "a": server("pages")}).run("go")
         answers = [output.text for output in model.requests[1].outputs]
-    one = {"uri": "memo://one", "name": "one", "mimeType": "text/plain"}
-    assert json.loads(answers[0]) == {"resources": [{"server": "a", **one}, {"server": "b", **one}]}
-    assert json.loads(answers[1]) == {"server": "b", "resources": [{"server": "b", **one}]}
+    first, second, other = (
+        {"server": server, "uri": f"memo://{name}", "name": name, "mimeType": "text/plain"}
+        for server, name in (("a", "one"), ("a", "two"), ("b", "one"))
+    )
+    assert json.loads(answers.pop(0)) == {"resources": [first, second, other]}
+    assert json.loads(answers.pop(0)) == {"server": "a", "resources": [first], "nextCursor": "next"}
+    assert json.loads(answers.pop(0)) == {"server": "a", "resources": [second]}
     templates = [{"server": "a", "uriTemplate": "memo://{name}", "name": "memo"}]
-    assert json.loads(answers[2]) == {"server": "a", "resourceTemplates": templates}
-    read = json.loads(answers[3])
+    assert json.loads(answers.pop(0)) == {"server": "a", "resourceTemplates": templates}
+    read = json.loads(answers[0])
     assert (read["server"], read["uri"], read["contents"][0]) == (
         "a",
         "memo://one",
         {"uri": "memo://one", "text": "first"},
     )
-    assert "AAAA" not in answers[3]
-    assert answers[4] == "cursor can only be used when a server is specified"
-    assert answers[5] == "unknown MCP server 'zz'; the servers are: a, b"
-    assert "resources/read failed" in answers[6]
-    assert "no such resource" in answers[6]
-    assert answers[7] == "server must be provided"
+    assert "AAAA" not in answers[0]
+    assert answers[1] == "cursor can only be used when a server is specified"
+    assert answers[2] == "unknown MCP server 'zz'; the servers are: a, b"
+    assert "resources/read failed" in answers[3]
+    assert "no such resource" in answers[3]
+    assert answers[4] == "server must be provided"
 
 
 async def test_without_servers_nothing_of_it_is_there(tmp_path: Path) -> None:

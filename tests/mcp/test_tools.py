@@ -20,10 +20,12 @@ from ferrule.mcp import (
     create_mcp_tools,
     mcp_tool_to_openai_tool,
 )
+from ferrule.mcp.content import ERROR_MARK
 from ferrule.mcp.errors import McpFailure
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import WarningEvent
 from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.payload import McpPayload, ToolKind
 from ferrule.sync import call_async_from_sync
 from ferrule.testing import ScriptedModel, message
 from ferrule.tools.annotations import ToolAnnotations
@@ -41,6 +43,10 @@ def test_every_exported_name_is_there() -> None:
 def test_tools_without_a_session_work_in_plain_code() -> None:
     tools = {one.name: one for one in create_mcp_tools({"mcpServers": {"stub": server(approval="allow")}})}
     echo = tools["mcp__stub__echo"]
+    spec = echo.to_openai_tool()["function"]
+    assert (spec["name"], spec["description"]) == ("mcp__stub__echo", "Tool echo")
+    assert spec["parameters"]["properties"] == {"text": {"type": "string"}}
+    assert (echo.kind, echo.function_payload("{}")) == (ToolKind.MCP, McpPayload("stub", "echo", "{}"))
     assert echo.annotations.readOnlyHint
     assert not tools["mcp__stub__write"].annotations.readOnlyHint
     action = echo.action_from_arguments({"text": "plain"})
@@ -48,6 +54,10 @@ def test_tools_without_a_session_work_in_plain_code() -> None:
     observation = call_async_from_sync(echo, action, context())
     assert isinstance(observation, MCPToolObservation)
     assert observation.to_llm_content == "ECHO: plain"
+    result = {"content": [{"type": "text", "text": "no"}], "isError": True, "_meta": {"a": 1}}
+    told = call_async_from_sync(tools["mcp__stub__result"], MCPToolAction(data={"result": result}), context())
+    assert isinstance(told, MCPToolObservation)
+    assert (told.result, told.success, told.to_llm_content) == (result, False, f"{ERROR_MARK}\nno")
     with pytest.raises(RespondToModel, match="text"):
         echo.action_from_arguments({"text": 1})
     call_async_from_sync(echo.close)

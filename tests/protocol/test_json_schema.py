@@ -39,8 +39,10 @@ def test_an_object_there_and_back() -> None:
     assert JsonSchema.of(VARIANT) == JsonSchema(MAPPING)
 
 
-def test_scalars_there_and_back() -> None:
-    variants: list[SchemaVariant] = [BooleanSchema("b"), StringSchema(), NumberSchema("n")]
+def test_each_kind_there_and_back() -> None:
+    text = JsonSchema.of(StringSchema())
+    variants: list[SchemaVariant] = [BooleanSchema("b"), StringSchema("s"), NumberSchema("n"), ArraySchema(text, "a")]
+    variants += [ObjectSchema({"x": text}, ("x",), closed) for closed in (None, False, text)]
     for variant in variants:
         assert JsonSchema.of(variant).view() == variant
 

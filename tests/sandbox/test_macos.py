@@ -1,12 +1,14 @@
 """The Seatbelt profile, as text."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from ferrule.process.launcher import LaunchError
+from ferrule.process.run import run
 from ferrule.sandbox.boundary import Boundary, Cover
-from ferrule.sandbox.macos import seatbelt_profile
+from ferrule.sandbox.macos import SeatbeltLauncher, seatbelt_profile
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, Root
 
 
@@ -66,3 +68,18 @@ def test_parentheses_balance() -> None:
     plan = ConfinementPlan((Root("/w"),), network=True, read_only=("/w/x",))
     profile = re.sub(r'#?"([^"\\]|\\.)*"', "", profile_of(plan, "/w/a/.git"))
     assert profile.count("(") == profile.count(")")
+
+
+async def test_a_command_runs_through_sandbox_exec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in takes the place of macOS's program, which no other system has."""
+    stand_in = tmp_path / "sandbox-exec"
+    stand_in.write_text('#!/bin/sh\necho "$1 $2 $3"\nshift 3\nexec "$@"\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setattr("ferrule.sandbox.macos.SANDBOX_EXEC", str(stand_in))
+    boundary = Boundary(ConfinementPlan(), ())
+    launcher = SeatbeltLauncher(lambda: boundary)
+    done = await run(launcher, ["echo", "ran"], env={}, cwd=str(tmp_path), timeout_ms=30_000)
+    assert done.output.text() == f"-p {seatbelt_profile(boundary)} --\nran\n"
+    monkeypatch.setattr("ferrule.sandbox.macos.SANDBOX_EXEC", str(tmp_path / "nowhere"))
+    with pytest.raises(LaunchError, match="nowhere is missing"):
+        SeatbeltLauncher(lambda: boundary)

@@ -107,6 +107,7 @@ async def test_a_pending_approval_is_decided_by_hand(tmp_path: Path) -> None:
         running = asyncio.create_task(session.run("go"))
         await waiting.wait()
         [question] = session.pending_approvals()
+        assert not (tmp_path / "made").exists()
         session.decide(question.request_id, Decision(ReviewDecision.APPROVED))
         await running
         assert session.pending_approvals() == []

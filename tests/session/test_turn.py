@@ -334,7 +334,10 @@ async def test_the_history_sent_is_byte_for_byte_what_came(tmp_path: Path) -> No
     model = InProcessModel(stream, [says("ok")])
     async with await Agent(model, tools=[quick], cwd=tmp_path).open() as session:
         await session.run("go")
-    assert raw.encode() in [item.raw for item in model.requests[1].items]
+    thought, call, output = model.requests[1].items[-3:]
+    assert thought.raw == raw.encode()
+    assert isinstance(call.view, FunctionCall) and isinstance(output.view, FunctionCallOutput)
+    assert (output.view.call_id, output.view.output) == (call.view.call_id, "quick ")
 
 
 async def test_b062_empty_arguments_stand_in_history_as_an_empty_object(tmp_path: Path) -> None:

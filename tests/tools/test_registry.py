@@ -199,6 +199,7 @@ async def test_a_call_that_changes_things_is_approved_before_it_runs(
             {"type": "function_call", "call_id": str(n), "name": "time", "arguments": raw}
             for n, raw in enumerate(['{"do":"read"}', '{"do":"write"}'])
         ]
+        assert [spec["name"] for spec in toolset.specs()] == ["time"]
         read, written = await toolset.run(calls)
     assert read["output"] == "set"
     assert (len(questions), handler.ran) == (asked, ran)
