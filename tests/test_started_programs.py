@@ -12,7 +12,7 @@ SOURCE = Path(ferrule.__file__).parent
 
 WHY = {
     "batch/attempt.py": "the check of a task, as its commands are",
-    "batch/crew.py": "our interpreter",
+    "batch/pool.py": "our interpreter",
     "builtin/exec_command.py": "commands, by ctx.run",
     "builtin/execution.py": "commands, by ctx.run",
     "builtin/kept_shell.py": "bash, located; by ctx.run",

@@ -25,7 +25,7 @@ async def test_the_window_of_a_model_is_asked_once_though_all_tasks_begin_at_onc
         port = server.sockets[0].getsockname()[1]
         settings = Agent("m", base_url=f"http://127.0.0.1:{port}/v1", wire="chat").settings
         setup = Setup(
-            settings=settings, api_key=None, lanes=9, scratch="/", rollouts="/", kept_rollouts=None, images=False
+            settings=settings, api_key=None, slots=9, scratch="/", rollouts="/", kept_rollouts=None, images=False
         )
         async with Attempts(setup, nothing, Gate(9, nothing)) as attempts:
             windows = await asyncio.gather(*(attempts._window("m") for _ in range(9)))

@@ -9,31 +9,31 @@ import msgspec
 import pytest
 
 from ferrule.batch import driver as module
-from ferrule.batch.crew import Event, Left, Said
 from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
 from ferrule.batch.messages import Done, Hold, Job, Message, Ready
+from ferrule.batch.pool import Event, Left, Said
 from ferrule.batch.results import Result, ResultsFile
 from ferrule.protocol.errors import FerruleError
 from ferrule.store.queue import TaskQueue
 
-Play = Callable[["PlayedCrew", int, Job], None]
+Play = Callable[["PlayedPool", int, Job], None]
 
 
-class PlayedCrew:
+class PlayedPool:
     """Workers that do with each job what the test says."""
 
     processors = 2
 
     def __init__(self, play: Play) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.lanes: dict[int, int] = {}
+        self.slots: dict[int, int] = {}
         self.told: list[tuple[int, Message]] = []
         self.closed = False
         self._play = play
 
-    async def start(self, lanes: int) -> int:
-        number = len(self.lanes) + 1
-        self.lanes[number] = lanes
+    async def start(self, slots: int) -> int:
+        number = len(self.slots) + 1
+        self.slots[number] = slots
         self.events.put_nowait(Said(number, Ready("workspaces are copied")))
         return number
 
@@ -61,11 +61,11 @@ class Place:
         self.results = ResultsFile(self.out)
         self.queue = TaskQueue(folder / "queue", ALONE_AFTER)
 
-    def driver(self, crew: PlayedCrew, ids: list[object], lanes: int = 4) -> Driver:
+    def driver(self, pool: PlayedPool, ids: list[object], slots: int = 4) -> Driver:
         tasks = [(msgspec.json.encode(one).decode(), msgspec.json.encode({"id": one, "prompt": "x"})) for one in ids]
         self.queue.add(iter(tasks))
         progress = Progress(total=len(tasks))
-        return Driver(self.queue, self.results, crew, progress, lanes=lanes, changed=lambda: None)
+        return Driver(self.queue, self.results, pool, progress, slots=slots, changed=lambda: None)
 
     def written(self) -> list[dict[str, object]]:
         return [msgspec.json.decode(line) for line in self.out.read_bytes().splitlines()]
@@ -80,8 +80,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 async def test_each_task_has_one_line(place: Place) -> None:
-    crew = PlayedCrew(PlayedCrew.finish)
-    driver = place.driver(crew, [*range(1000)])
+    pool = PlayedPool(PlayedPool.finish)
+    driver = place.driver(pool, [*range(1000)])
     running = asyncio.create_task(driver.run())
     lines = []
     while (line := await driver.given.get()) is not None:
@@ -90,19 +90,19 @@ async def test_each_task_has_one_line(place: Place) -> None:
     await running
     assert b"".join(lines) == place.out.read_bytes()
     assert sorted(int(str(result["id"])) for result in place.written()) == [*range(1000)]
-    assert crew.lanes == {1: 2, 2: 2}
-    assert crew.closed
+    assert pool.slots == {1: 2, 2: 2}
+    assert pool.closed
     assert place.queue.is_empty()
     assert driver._progress.notice == "workspaces are copied"
 
 
 async def test_no_more_is_handed_out_than_is_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 5)
-    crew = PlayedCrew(PlayedCrew.finish)
-    driver = place.driver(crew, [*range(100)])
+    pool = PlayedPool(PlayedPool.finish)
+    driver = place.driver(pool, [*range(100)])
     running = asyncio.create_task(driver.run())
     await asyncio.wait([running], timeout=0.1)
-    assert len(crew.told) < 20
+    assert len(pool.told) < 20
     while await driver.given.get() is not None:
         driver.taken()
     await running
@@ -110,121 +110,121 @@ async def test_no_more_is_handed_out_than_is_taken(place: Place, monkeypatch: py
 
 
 async def test_a_task_that_kills_its_workers_is_an_error_and_the_others_are_done(place: Place) -> None:
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
         if job.key == "13":
-            crew.die(worker)
+            pool.die(worker)
         else:
-            crew.finish(worker, job)
+            pool.finish(worker, job)
 
-    crew = PlayedCrew(play)
-    await place.driver(crew, [*range(20)]).run()
+    pool = PlayedPool(play)
+    await place.driver(pool, [*range(20)]).run()
     results = {result["id"]: result for result in place.written()}
     assert len(place.written()) == len(results) == 20
     assert results[13]["status"] == "error"
     assert results[13]["error"] == "its worker died 5 times; the last one was ended by SIGKILL"
     assert results[13]["attempts"] == 5
     assert {result["status"] for key, result in results.items() if key != 13} == {"done"}
-    jobs = [(worker, message.key) for worker, message in crew.told if isinstance(message, Job)]
+    jobs = [(worker, message.key) for worker, message in pool.told if isinstance(message, Job)]
     owners = [worker for worker, key in jobs if key == "13"]
-    assert [crew.lanes[worker] for worker in owners] == [2, 2, 1, 1, 1]
+    assert [pool.slots[worker] for worker in owners] == [2, 2, 1, 1, 1]
     assert [key for worker, key in jobs if worker in owners[2:]] == ["13"] * 3
 
 
 async def test_what_died_with_a_worker_is_done_again(place: Place) -> None:
     died: list[str] = []
 
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
         if worker > 1:
-            crew.finish(worker, job)
+            pool.finish(worker, job)
         else:
             died.append(job.key)
             if len(died) == 2:
-                crew.die(worker)
+                pool.die(worker)
 
-    await place.driver(PlayedCrew(play), [*range(10)]).run()
+    await place.driver(PlayedPool(play), [*range(10)]).run()
     assert {str(result["id"]): result["attempts"] for result in place.written()} == {
         str(one): 2 if str(one) in died else 1 for one in range(10)
     }
 
 
 async def test_workers_that_do_not_start_are_told(place: Place) -> None:
-    class Broken(PlayedCrew):
-        async def start(self, lanes: int) -> int:
-            number = len(self.lanes) + 1
-            self.lanes[number] = lanes
+    class Broken(PlayedPool):
+        async def start(self, slots: int) -> int:
+            number = len(self.slots) + 1
+            self.slots[number] = slots
             self.events.put_nowait(Left(number, "ended with exit code 1: no module"))
             return number
 
     with pytest.raises(FerruleError, match="workers do not start: the last one ended with exit code 1: no module"):
-        await place.driver(Broken(PlayedCrew.finish), [1, 2]).run()
+        await place.driver(Broken(PlayedPool.finish), [1, 2]).run()
     assert place.written() == []
 
 
 async def test_a_server_that_answers_nobody_ends_the_batch(place: Place) -> None:
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
-        crew.finish(worker, job, unreachable=int(job.key) >= 10)
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
+        pool.finish(worker, job, unreachable=int(job.key) >= 10)
 
     with pytest.raises(FerruleError, match=r"stopped: no answer in 2\d tries in a row; the last one: not reached"):
-        await place.driver(PlayedCrew(play), [*range(100)]).run()
+        await place.driver(PlayedPool(play), [*range(100)]).run()
     assert [*range(10)] == sorted(int(str(result["id"])) for result in place.written())
 
 
 async def test_tasks_that_an_outage_has_met_are_done_again(place: Place) -> None:
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
-        crew.finish(worker, job, unreachable=(10 <= int(job.key) < 20 and job.tries == 1) or job.key == "50")
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
+        pool.finish(worker, job, unreachable=(10 <= int(job.key) < 20 and job.tries == 1) or job.key == "50")
 
-    await place.driver(PlayedCrew(play), [*range(100)]).run()
+    await place.driver(PlayedPool(play), [*range(100)]).run()
     tries = {int(str(result["id"])): result["attempts"] for result in place.written()}
     assert tries == {one: 2 if 10 <= one < 20 else 3 if one == 50 else 1 for one in range(100)}
 
 
 async def test_few_tasks_whose_server_does_not_answer_are_errors(place: Place) -> None:
-    crew = PlayedCrew(lambda crew, worker, job: crew.finish(worker, job, unreachable=True))
-    await place.driver(crew, [*range(6)], lanes=2).run()
+    pool = PlayedPool(lambda pool, worker, job: pool.finish(worker, job, unreachable=True))
+    await place.driver(pool, [*range(6)], slots=2).run()
     assert [result["attempts"] for result in place.written()] == [1] * 6
 
 
 async def test_a_wait_that_one_worker_is_asked_for_holds_all(place: Place) -> None:
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
         if job.key == "0":
-            crew.events.put_nowait(Said(worker, Hold(7.0)))
-        crew.finish(worker, job)
+            pool.events.put_nowait(Said(worker, Hold(7.0)))
+        pool.finish(worker, job)
 
-    crew = PlayedCrew(play)
-    await place.driver(crew, [*range(8)]).run()
-    first = next(worker for worker, message in crew.told if isinstance(message, Job) and message.key == "0")
-    assert [worker for worker, message in crew.told if message == Hold(7.0)] == [3 - first]
+    pool = PlayedPool(play)
+    await place.driver(pool, [*range(8)]).run()
+    first = next(worker for worker, message in pool.told if isinstance(message, Job) and message.key == "0")
+    assert [worker for worker, message in pool.told if message == Hold(7.0)] == [3 - first]
 
 
 async def test_results_that_cannot_be_written_are_kept_and_written_later(place: Place) -> None:
     gone = place.out.with_name("gone")
 
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
         place.out.rename(gone)
-        crew.finish(worker, job)
+        pool.finish(worker, job)
 
-    driver = place.driver(PlayedCrew(play), ["a"], lanes=1)
+    driver = place.driver(PlayedPool(play), ["a"], slots=1)
     with pytest.raises(FerruleError, match="moved, replaced or deleted"):
         await driver.run()
     assert driver.given.get_nowait() is None  # nobody waits for more
     gone.rename(place.out)
-    crew = PlayedCrew(PlayedCrew.finish)
-    driver = place.driver(crew, [])
+    pool = PlayedPool(PlayedPool.finish)
+    driver = place.driver(pool, [])
     await driver.run()
     assert [result["id"] for result in place.written()] == ["a"]
-    assert crew.told == []
+    assert pool.told == []
 
 
 async def test_an_interrupt_keeps_what_was_finished(place: Place) -> None:
     halfway = asyncio.Event()
 
-    def play(crew: PlayedCrew, worker: int, job: Job) -> None:
+    def play(pool: PlayedPool, worker: int, job: Job) -> None:
         if int(job.key) < 5:
-            crew.finish(worker, job)
+            pool.finish(worker, job)
         else:
             halfway.set()
 
-    running = asyncio.create_task(place.driver(PlayedCrew(play), [*range(10)], lanes=2).run())
+    running = asyncio.create_task(place.driver(PlayedPool(play), [*range(10)], slots=2).run())
     await halfway.wait()
     running.cancel()
     with suppress(asyncio.CancelledError):

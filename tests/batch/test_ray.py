@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ferrule.batch.ray_crew import _connected
+from ferrule.batch.ray_pool import _connected
 from ferrule.protocol.errors import UsageError
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.testing.request import Request

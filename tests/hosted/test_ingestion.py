@@ -13,7 +13,7 @@ from ferrule.documents.extraction import Extractor
 from ferrule.hosted import ingestion
 from ferrule.hosted.ingestion import Ingestion, Queue
 from ferrule.hosted.vector_stores import ClientStores, Indexes, UnknownStore, WatchedEmbedder, search_of
-from ferrule.retrieval.lanes import IndexFault
+from ferrule.retrieval.connection import IndexFault
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.store import FileBatch, FileRecord, NewStoreFile, Store, StoreError, VectorStore
 from ferrule.store.vector_stores import Unread

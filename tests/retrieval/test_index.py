@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from ferrule.retrieval import vectors
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
+from ferrule.retrieval.connection import IndexFault
 from ferrule.retrieval.filters import read_filter
 from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.index import BATCH, CHANGED, NO_EMBEDDER, Index
-from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.searching import Search, search_all
 from ferrule.retrieval.tables import Document
 from ferrule.retrieval.vectors import VectorMemory

@@ -97,7 +97,7 @@ class Attempts(AsyncClosing):
             setup.settings.provider,
             profiles=self._profiles,
             api_key=setup.api_key,
-            kept_sessions=setup.lanes,
+            kept_sessions=setup.slots,
             gate=gate,
         )
         places = command_places(setup.settings.sandbox_policy, setup.scratch, home, os.environ)
@@ -212,7 +212,7 @@ class Attempts(AsyncClosing):
 
     async def _window(self, model: str) -> int | None:
         """Return the window that a server of the user's own states, asked once for all tasks."""
-        async with self._asking:  # all lanes come at once when a worker starts
+        async with self._asking:  # all of a worker come at once when a worker starts
             if model not in self._windows:
                 profile, server = self._model.accepts.name, self._model.server
                 own = is_own(self._profiles, profile, server.endpoint.base_url)

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from ferrule.batch.crew import Crew, Event, Left, Said, Woken, waiting
 from ferrule.batch.messages import Done, Hold, Job, Message, Ready, Unable
+from ferrule.batch.pool import Event, Left, Said, Woken, WorkerPool, waiting
 from ferrule.batch.results import Result, ResultsFile, Status
 from ferrule.batch.tasks import Task
 from ferrule.protocol.errors import FerruleError
@@ -62,25 +62,25 @@ class Progress(msgspec.Struct):
 
 
 class Driver:
-    """One run: so many tasks at a time (`lanes`), in a worker process a processor at most."""
+    """One run: so many tasks at a time (`slots`), in a worker process a processor at most."""
 
     def __init__(
         self,
         queue: TaskQueue,
         results: ResultsFile,
-        crew: Crew,
+        pool: WorkerPool,
         progress: Progress,
         *,
-        lanes: int,
+        slots: int,
         changed: Callable[[], None],
     ) -> None:
         self.given: asyncio.Queue[bytes | None] = asyncio.Queue()
         """The lines of results, once they are written; None at the end. Whoever takes one calls `taken`."""
         self._queue = queue
         self._results = results
-        self._crew = crew
+        self._pool = pool
         self._progress = progress
-        self._lanes = lanes
+        self._slots = slots
         self._changed = changed
         self._starting: dict[int, int] = {}
         self._free: dict[int, int] = {}
@@ -103,7 +103,7 @@ class Driver:
         try:
             await self._staff()
             while self._progress.left and not writing.done():
-                await self._heed([await self._crew.events.get(), *waiting(self._crew.events)])
+                await self._heed([await self._pool.events.get(), *waiting(self._pool.events)])
         finally:
             try:
                 await self._finish(writing)
@@ -116,28 +116,28 @@ class Driver:
             self._wake()
 
     def _wake(self) -> None:
-        self._crew.events.put_nowait(Woken())
+        self._pool.events.put_nowait(Woken())
 
     async def _finish(self, writing: "asyncio.Task[None]") -> None:
         """End the workers, and write what they had finished by then. Raises what kept results from being written."""
         try:
-            await self._crew.close()
-            self._take_in(waiting(self._crew.events))
+            await self._pool.close()
+            self._take_in(waiting(self._pool.events))
         finally:
             self._unwritten.put_nowait(None)
             await writing
 
     async def _staff(self) -> None:
-        """Start as many workers as have something to do, with the lanes shared among them."""
-        lanes = min(self._lanes, self._queue.waiting(alone=False))
-        processes = min(self._crew.processors, lanes)
+        """Start as many workers as have something to do, with the slots shared among them."""
+        slots = min(self._slots, self._queue.waiting(alone=False))
+        processes = min(self._pool.processors, slots)
         for place in range(processes):
-            await self._start(lanes // processes + (place < lanes % processes))
+            await self._start(slots // processes + (place < slots % processes))
         await self._start_alone()
 
-    async def _start(self, lanes: int, *, alone: bool = False) -> None:
-        number = await self._crew.start(lanes)
-        self._starting[number] = lanes
+    async def _start(self, slots: int, *, alone: bool = False) -> None:
+        number = await self._pool.start(slots)
+        self._starting[number] = slots
         if alone:
             self._alone.add(number)
 
@@ -152,7 +152,7 @@ class Driver:
                 self._listen(event.worker, event.message)
             elif isinstance(event, Left):
                 await self._replace(event)
-        if self._unreachable >= max(LEAST_UNREACHABLE, 2 * self._lanes):
+        if self._unreachable >= max(LEAST_UNREACHABLE, 2 * self._slots):
             said = msgspec.json.decode(self._last_failure, type=Result).error
             raise FerruleError(f"stopped: no answer in {self._unreachable} tries in a row; the last one: {said}")
         self._hand_out()
@@ -173,14 +173,14 @@ class Driver:
             self._free[worker] = self._starting.pop(worker)
             self._at_work[worker] = {}
             if (left := self._progress.held_until - time.monotonic()) > 0:
-                self._crew.send(worker, Hold(left))
+                self._pool.send(worker, Hold(left))
         elif isinstance(message, Unable):
             raise FerruleError(message.why)
         elif isinstance(message, Hold):
             self._progress.held_until = max(self._progress.held_until, time.monotonic() + message.seconds)
             for other in self._free:
                 if other != worker:
-                    self._crew.send(other, message)
+                    self._pool.send(other, message)
 
     def _take_in(self, events: Iterable[Event]) -> None:
         """Keep results: from now on they are not lost."""
@@ -224,28 +224,28 @@ class Driver:
         if self._unwritten.qsize() + self.given.qsize() > MOST_WAITING:
             return
         for worker, free in self._free.items():
-            count = min(free, self._lanes - self._running)
+            count = min(free, self._slots - self._running)
             for taken in self._queue.take(count, alone=worker in self._alone) if count > 0 else ():
                 self._at_work[worker][taken.key] = taken
                 self._free[worker] -= 1
-                self._crew.send(worker, Job(taken.key, taken.task, taken.tries))
+                self._pool.send(worker, Job(taken.key, taken.task, taken.tries))
 
     async def _replace(self, left: Left) -> None:
         """Go on without a worker: its tasks are done again, by another one."""
-        lanes = self._starting.pop(left.worker, 0)
-        if lanes:
+        slots = self._starting.pop(left.worker, 0)
+        if slots:
             self._failed_starts += 1
             if self._failed_starts >= MOST_FAILED_STARTS:
                 raise FerruleError(f"workers do not start: the last one {left.how}")
         lost = self._at_work.pop(left.worker, {})
-        lanes += self._free.pop(left.worker, 0) + len(lost)
+        slots += self._free.pop(left.worker, 0) + len(lost)
         if lost:
             self._queue.give_back(lost, died=True)
             self._give_up([taken for taken in lost.values() if taken.deaths + 1 >= MOST_DEATHS], left.how)
         if left.worker in self._alone:
             self._alone.discard(left.worker)
         elif self._progress.left:
-            await self._start(lanes)
+            await self._start(slots)
         await self._start_alone()
 
     def _give_up(self, lost: Iterable[Taken], how: str) -> None:

@@ -16,8 +16,8 @@ _ASKS_TO_WAIT = (429, 503)
 class Gate:
     """The requests of one process to a server. `tell` hears of a wait, in seconds, that holds everybody."""
 
-    def __init__(self, lanes: int, tell: Callable[[float], None]) -> None:
-        self._free = asyncio.Semaphore(lanes)
+    def __init__(self, slots: int, tell: Callable[[float], None]) -> None:
+        self._free = asyncio.Semaphore(slots)
         self._tell = tell
         self._until = 0.0
         self._bounds: set[asyncio.Timeout] = set()

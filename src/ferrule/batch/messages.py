@@ -18,7 +18,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings
     api_key: str | None
-    lanes: int
+    slots: int
     scratch: str
     rollouts: str
     kept_rollouts: str | None

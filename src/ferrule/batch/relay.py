@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ferrule.batch.crew import Event, LocalCrew, waiting
 from ferrule.batch.messages import Message, Setup
 from ferrule.batch.places import ROLLOUTS, WORK, clear, clear_node, folder_apart, remove_rollouts
+from ferrule.batch.pool import Event, LocalPool, waiting
 
 _WORKER = 1
-"""The number of the first worker of a crew."""
+"""The number of the first worker of a pool."""
 
 
 class Relay:
@@ -29,24 +29,24 @@ class Relay:
         setup = msgspec.structs.replace(
             setup, scratch=str(self._scratch), rollouts=str(self._rollouts), sends_rollouts=True
         )
-        self._crew = LocalCrew(setup)
+        self._pool = LocalPool(setup)
 
-    async def start(self, lanes: int) -> None:
+    async def start(self, slots: int) -> None:
         """Start the worker. Raises `FerruleError`."""
         await clear_node(self._batch)
         self._rollouts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        await self._crew.start(lanes)
+        await self._pool.start(slots)
 
     async def tell(self, message: Message) -> None:
         """Tell the worker something."""
-        self._crew.send(_WORKER, message)
+        self._pool.send(_WORKER, message)
 
     async def heard(self) -> list[Event]:
         """Wait for news of the worker; return all of it."""
-        return [await self._crew.events.get(), *waiting(self._crew.events)]
+        return [await self._pool.events.get(), *waiting(self._pool.events)]
 
     async def close(self) -> None:
         """End the worker, and remove what it has left."""
-        await self._crew.close()
+        await self._pool.close()
         await clear(self._scratch)
         remove_rollouts(self._rollouts)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.batch.crew import Crew, LocalCrew
 from ferrule.batch.driver import ALONE_AFTER, Driver, Progress
 from ferrule.batch.messages import Setup
 from ferrule.batch.places import clear, clear_node, folder_apart, try_place
+from ferrule.batch.pool import LocalPool, WorkerPool
 from ferrule.batch.results import ResultsFile, unfinished
 from ferrule.batch.tasks import LONGEST_LINE, BadTask, Task, has_image, read_task
 from ferrule.config import project_root
@@ -107,15 +107,15 @@ class Batch:
         setup = Setup(
             settings=self._settings,
             api_key=self._api_key,
-            lanes=0,
+            slots=0,
             scratch=str(scratch),
             rollouts=rollouts,
             kept_rollouts=rollouts if self._keeps else None,
             images=self._images,
         )
-        async with self._crew(setup) as crew:
+        async with self._pool(setup) as pool:
             self.progress.began = time.monotonic()
-            driver = Driver(self._queue, self._results, crew, self.progress, lanes=self._workers, changed=self._changed)
+            driver = Driver(self._queue, self._results, pool, self.progress, slots=self._workers, changed=self._changed)
             running = asyncio.create_task(driver.run())
             try:
                 while (line := await driver.given.get()) is not None:
@@ -130,16 +130,16 @@ class Batch:
             await clear_node(scratch)
 
     @asynccontextmanager
-    async def _crew(self, setup: Setup) -> AsyncIterator[Crew]:
+    async def _pool(self, setup: Setup) -> AsyncIterator[WorkerPool]:
         if self._ray is not None:
-            from ferrule.batch.ray_crew import RayCrew
+            from ferrule.batch.ray_pool import RayPool
 
-            async with RayCrew.open(setup, self._ray) as crew:
-                yield crew
+            async with RayPool.open(setup, self._ray) as pool:
+                yield pool
             return
         await try_place(setup.scratch)
         try:
-            yield LocalCrew(setup, self._results.descriptor)
+            yield LocalPool(setup, self._results.descriptor)
         finally:
             await clear(setup.scratch)
 

@@ -1,4 +1,4 @@
-"""A worker process: some lanes, in each of which one task after another is done."""
+"""A worker process: some slots, in each of which one task after another is done."""
 
 import asyncio
 import os
@@ -50,37 +50,37 @@ async def serve(talk: socket.socket) -> None:
         return
     setup: Setup = pickle.loads(told)
     mounts = own_mounts(images=setup.images)  # there are no threads yet
-    gate = Gate(setup.lanes, lambda seconds: channel.send(Hold(seconds)))
+    gate = Gate(setup.slots, lambda seconds: channel.send(Hold(seconds)))
     async with (
         Workspaces.open(Path(setup.scratch), mounts) as workspaces,
         Attempts(setup, workspaces, gate) as attempts,
     ):
         channel.send(Ready(workspaces.notice))
-        lanes: set[asyncio.Task[None]] = set()
+        running: set[asyncio.Task[None]] = set()
         while not isinstance(message := await channel.receive(), Stop | None):
             if isinstance(message, Hold):
                 gate.hold(message.seconds)
             elif isinstance(message, Job):
-                lane = asyncio.create_task(_lane(message, attempts, channel))
-                lanes.add(lane)
-                lane.add_done_callback(lanes.discard)
-                lane.add_done_callback(_die_of_faults)
+                attempt = asyncio.create_task(_attempt(message, attempts, channel))
+                running.add(attempt)
+                attempt.add_done_callback(running.discard)
+                attempt.add_done_callback(_die_of_faults)
         if message is None:
             _end_soon()
-        await end_tasks(list(lanes))
+        await end_tasks(list(running))
     if setup.sends_rollouts:
         remove_rollouts(setup.rollouts)
     await channel.flush()
 
 
-async def _lane(job: Job, attempts: Attempts, channel: Channel) -> None:
+async def _attempt(job: Job, attempts: Attempts, channel: Channel) -> None:
     task = msgspec.json.decode(job.task, type=Task)
     channel.send(await attempts.run(job.key, task, job.tries))
 
 
-def _die_of_faults(lane: "asyncio.Task[None]") -> None:
-    """End the process if a lane has ended without a result: the driver would wait for it for ever."""
-    if not lane.cancelled() and (fault := lane.exception()) is not None:
+def _die_of_faults(attempt: "asyncio.Task[None]") -> None:
+    """End the process if an attempt has ended without a result: the driver would wait for it for ever."""
+    if not attempt.cancelled() and (fault := attempt.exception()) is not None:
         traceback.print_exception(fault)
         os._exit(os.EX_SOFTWARE)
 

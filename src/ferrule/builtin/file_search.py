@@ -75,7 +75,7 @@ class FileSearchExecutor(ToolExecutor[FileSearchAction, FileSearchObservation]):
 
     async def __call__(self, action: FileSearchAction) -> FileSearchObservation:
         """Search. Raises `RespondToModel`."""
-        from ferrule.retrieval.lanes import IndexFault
+        from ferrule.retrieval.connection import IndexFault
 
         access = self._state.file_search
         if access is None:

@@ -15,8 +15,8 @@ from ferrule.protocol.items import FunctionCall, FunctionCallOutput, OutputBody,
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonObject, decode
 from ferrule.protocol.specs import ResponsesApiTool
+from ferrule.retrieval.connection import IndexFault
 from ferrule.retrieval.filters import BadFilter, read_filter
-from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.searching import Search
 from ferrule.web.marks import Source, mark
 from ferrule.web.memory import FILE_SEARCH, Memory

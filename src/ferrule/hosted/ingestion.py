@@ -15,7 +15,7 @@ from ferrule.documents.extraction import Extractor, Unreadable
 from ferrule.hosted.vector_stores import ClientStores
 from ferrule.process.run import uninterrupted
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
-from ferrule.retrieval.lanes import IndexClosed, IndexDamaged, IndexFault
+from ferrule.retrieval.connection import IndexClosed, IndexDamaged, IndexFault
 from ferrule.store import StoreError, StoreFile
 from ferrule.store.vector_stores import Unread
 

@@ -11,11 +11,11 @@ import msgspec
 
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonValue
+from ferrule.retrieval.connection import IndexDamaged, IndexFault
 from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
 from ferrule.retrieval.filters import Value, read_filter
 from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.index import NO_EMBEDDER, SHORT, Index, Mode
-from ferrule.retrieval.lanes import IndexDamaged, IndexFault
 from ferrule.retrieval.searching import Hit, Search, search_all
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.store import Store

@@ -100,7 +100,7 @@ class _Asked(NamedTuple):
     """What the conversation held that cannot go there, in words."""
 
 
-class _Lane:
+class _SessionState:
     """The state kept between a session's requests."""
 
     def __init__(self, accepts: ProviderProfile) -> None:
@@ -145,7 +145,7 @@ class WireModel:
         self._max_retries = max_retries
         self._new_id = new_id
         self._kept_sessions = kept_sessions
-        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
+        self._sessions: OrderedDict[str, _SessionState] = OrderedDict()
 
     def new_body(self, recipient: Recipient) -> Body:
         """Return this wire's request builder for one server and model family."""
@@ -166,11 +166,11 @@ class WireModel:
     def tools(self, specs: tuple[ToolSpec, ...], session_id: str = "") -> WireTools:
         """Return the tools as sent, rebuilt only if a spec changed. Raises `ModelError` for a tool that cannot be
         sent."""
-        lane = self._lane(session_id)
-        if len(specs) != len(lane.specs) or any(map(operator.is_not, specs, lane.specs)):
-            lane.tools = without_refused(adapt_tools(specs, lane.accepts, self.wire), lane.omitted)
-            lane.specs = specs
-        return lane.tools
+        state = self._state(session_id)
+        if len(specs) != len(state.specs) or any(map(operator.is_not, specs, state.specs)):
+            state.tools = without_refused(adapt_tools(specs, state.accepts, self.wire), state.omitted)
+            state.specs = specs
+        return state.tools
 
     def knows_tool(self, kind: str) -> bool:
         """Return whether the server takes native tools of this type."""
@@ -184,35 +184,35 @@ class WireModel:
 
     def _asked(self, request: ModelRequest) -> _Asked:
         """Return a session's server and model, rebuilt only for another model or after a refusal."""
-        lane = self._lane(request.session_id)
-        if lane.asked is None or lane.model != request.model:
+        state = self._state(request.session_id)
+        if state.asked is None or state.model != request.model:
             profile = self.profiles.model(request.model)
             recipient = Recipient(
-                lane.accepts,
+                state.accepts,
                 self._provider,
                 family_of(request.model),
                 self.wire,
                 profile.image_input,
-                lane.omitted,
+                state.omitted,
             )
-            lane.model, lane.asked = (
+            state.model, state.asked = (
                 request.model,
                 _Asked(recipient, self.new_body(recipient), profile, left_behind(request.items, recipient)),
             )
-        return lane.asked
+        return state.asked
 
     @property
     def _provider(self) -> str:
         endpoint = self.server.endpoint
         return f"{endpoint.provider}{ANYWHERE}{endpoint.name}@{urlsplit(endpoint.base_url).hostname}"
 
-    def _lane(self, session_id: str) -> _Lane:
-        """Return the session's lane and mark it as most recently used."""
-        lane = self._lanes.pop(session_id, None) or _Lane(self.accepts)
-        self._lanes[session_id] = lane
-        if len(self._lanes) > self._kept_sessions:
-            self._lanes.popitem(last=False)
-        return lane
+    def _state(self, session_id: str) -> _SessionState:
+        """Return what is kept of a session and mark it as most recently used."""
+        state = self._sessions.pop(session_id, None) or _SessionState(self.accepts)
+        self._sessions[session_id] = state
+        if len(self._sessions) > self._kept_sessions:
+            self._sessions.popitem(last=False)
+        return state
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ResponseEvent, None]:
         """Send one request; see `Model.stream`."""
@@ -224,13 +224,14 @@ class WireModel:
         self._recall(request)
         body = self.body(request)
         tools = self.tools(request.tools, request.session_id)
-        if news := self._untold(request, (*tools.left_out, *self._asked(request).left_behind)):
+        asked = self._asked(request)
+        if news := self._untold(request, (*tools.left_out, *asked.left_behind)):
             yield news
-        reader = CallReader(tools.names, request, self._new_id, self._lane(request.session_id).ids)
+        reader = CallReader(tools.names, request, self._new_id, self._state(request.session_id).ids)
         merger = self.new_merger(reader, tools)
-        recipient = self._asked(request).recipient
-        given_out = False
+        recipient = asked.recipient
         origin = Origin(recipient.provider, recipient.family, len(request.items))
+        given_out = False
         try:
             headers = self.headers(request.headers, body)
             async with aclosing(self.server.events(self.path, body, request.on_sent, headers)) as arrivals:
@@ -252,26 +253,32 @@ class WireModel:
                 yield _signed(merger.close(), origin)
                 return
             if request.previous_response_id is not None and LOST_RESPONSE in str(error):
-                request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
+                request = _without_stored(request)
             elif self._may_heal(error, given_out, healed_before) and (healed := _heal(error, request, recipient, body)):
                 _name_tool(error, tools)
                 healed_before = (*healed_before, Healed(recipient.accepts, recipient.omitted, str(error)))
                 self._take_for(request, healed)
                 if healed.omitted.unreadable != recipient.omitted.unreadable:  # the stored response holds it, too
-                    request = msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
+                    request = _without_stored(request)
                 yield [LeftOut(f"{str(error).rstrip('.')}; going on without {healed.what}")]
             else:
                 error.partial = merger.partial()
-                self._limit_wait(error)
-                _name_tool(error, tools)
-                if healed_before and not error.retryable:
-                    self._take_for(request, healed_before[0])  # it was something else, so everything may be sent again
-                elif healed_before:
-                    error.args = (f"{error} Before that: {healed_before[-1].what}",)
+                self._give_up(request, error, tools, healed_before)
                 raise
         async with aclosing(self._attempt(request, healed_before)) as batches:
             async for batch in batches:
                 yield batch
+
+    def _give_up(
+        self, request: ModelRequest, error: ModelError, tools: WireTools, healed_before: tuple[Healed, ...]
+    ) -> None:
+        """Make an error ready for whoever asked. What was healed in vain is forgotten, or told of."""
+        self._limit_wait(error)
+        _name_tool(error, tools)
+        if healed_before and not error.retryable:
+            self._take_for(request, healed_before[0])  # it was something else, so everything may be sent again
+        elif healed_before:
+            error.args = (f"{error} Before that: {healed_before[-1].what}",)
 
     def _limit_wait(self, error: ModelError) -> None:
         """Report a pause longer than the user accepts instead of waiting."""
@@ -285,7 +292,7 @@ class WireModel:
         """Return the events, with each kind of unreadable event reported once per session."""
         if not any(type(event) is PassedOver for event in events):
             return events
-        told = self._lane(request.session_id).passed_over
+        told = self._state(request.session_id).passed_over
         kept: list[ResponseEvent] = []
         for event in events:
             if not isinstance(event, PassedOver) or event.kind not in told:
@@ -296,7 +303,7 @@ class WireModel:
 
     def _untold(self, request: ModelRequest, left_out: Sequence[str]) -> Sequence[ResponseEvent]:
         """Report once what is not sent in a session."""
-        told = self._lane(request.session_id).left_out
+        told = self._state(request.session_id).left_out
         news = [LeftOut(text) for text in left_out if text not in told]
         told.update(left_out)
         return news
@@ -309,26 +316,26 @@ class WireModel:
 
     def _take_for(self, request: ModelRequest, healed: Healed) -> None:
         """Remember for the session what its server refuses."""
-        lane = self._lane(request.session_id)
-        lane.accepts, lane.omitted, lane.specs, lane.asked = healed.accepts, healed.omitted, (), None
-        lane.is_told = False
+        state = self._state(request.session_id)
+        state.accepts, state.omitted, state.specs, state.asked = healed.accepts, healed.omitted, (), None
+        state.is_told = False
 
     def _recall(self, request: ModelRequest) -> None:
         """Apply the session's lessons to the server."""
-        if not request.lessons or request.session_id in self._lanes:
+        if not request.lessons or request.session_id in self._sessions:
             return
         if (lesson := about(request.lessons, self._provider, self.wire, request.model)) is not None:
-            lane = self._lane(request.session_id)
-            lane.accepts, lane.omitted = taken_for(self.accepts, lesson), lesson.omitted
+            state = self._state(request.session_id)
+            state.accepts, state.omitted = taken_for(self.accepts, lesson), lesson.omitted
 
     def _learned(self, request: ModelRequest) -> Sequence[ResponseEvent]:
         """Report new lessons about the server, once a request has confirmed them."""
-        lane = self._lane(request.session_id)
-        if lane.is_told:
+        state = self._state(request.session_id)
+        if state.is_told:
             return ()
-        lane.is_told = True
-        changed = changed_fields(self.accepts, lane.accepts)
-        return [Learned(Lesson(self._provider, self.wire, request.model, changed, lane.omitted))]
+        state.is_told = True
+        changed = changed_fields(self.accepts, state.accepts)
+        return [Learned(Lesson(self._provider, self.wire, request.model, changed, state.omitted))]
 
 
 def _heal(error: ModelError, request: ModelRequest, recipient: Recipient, body: bytes) -> Healed | None:
@@ -336,6 +343,11 @@ def _heal(error: ModelError, request: ModelRequest, recipient: Recipient, body: 
     from ferrule.model.heal import heal
 
     return heal(error, request, recipient, body)
+
+
+def _without_stored(request: ModelRequest) -> ModelRequest:
+    """Return the request with the whole history, without what the server has stored of it."""
+    return msgspec.structs.replace(request, previous_response_id=None, stored_items=0)
 
 
 def _signed(events: Sequence[ResponseEvent], origin: Origin) -> Sequence[ResponseEvent]:

@@ -16,10 +16,10 @@ from typing import NamedTuple, Self
 
 from ferrule.kernel_files import Shown
 from ferrule.locks import take_in_time, try_lock
+from ferrule.retrieval.connection import IndexDamaged, IndexFault
 from ferrule.retrieval.embedder import Embedder
 from ferrule.retrieval.folder_files import batches, check_readable, document, read, survey
 from ferrule.retrieval.index import NO_EMBEDDER, Index
-from ferrule.retrieval.lanes import IndexDamaged, IndexFault
 from ferrule.retrieval.parser import DocumentParser
 from ferrule.retrieval.tables import Counts
 from ferrule.retrieval.vectors import VectorMemory

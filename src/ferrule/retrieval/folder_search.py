@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from ferrule.kernel_files import Shown
+from ferrule.retrieval.connection import IndexClosed, IndexDamaged, IndexFault
 from ferrule.retrieval.embedder import Embedder
 from ferrule.retrieval.folder_index import FolderIndex
-from ferrule.retrieval.lanes import IndexClosed, IndexDamaged, IndexFault
 from ferrule.retrieval.parser import DocumentParser
 from ferrule.retrieval.searching import Search, search_all
 from ferrule.retrieval.vectors import VectorMemory

@@ -15,10 +15,10 @@ import msgspec
 
 from ferrule.retrieval import tables
 from ferrule.retrieval.chunking import Chunk
+from ferrule.retrieval.connection import IndexDamaged, IndexFault, ThreadedConnection, explained
 from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
 from ferrule.retrieval.filters import Attributes, Filter
 from ferrule.retrieval.fusion import Weights
-from ferrule.retrieval.lanes import IndexDamaged, IndexFault, Lane, explained
 from ferrule.retrieval.searching import Hit, Ranker, Rankings, Search, Vectors, ranked, search_all
 from ferrule.retrieval.tables import Counts, Document, Found
 from ferrule.retrieval.vectors import VectorMemory
@@ -48,8 +48,8 @@ class Index(AsyncClosing):
         self._memory = memory
         self._down: str | None = NO_EMBEDDER if embedder is None else None
         self._model = ""  # of the last vectors that came: its name and dimension
-        self._writes = Lane(path, "begin immediate")
-        self._reads = Lane(path, "begin")
+        self._writes = ThreadedConnection(path, "begin immediate")
+        self._reads = ThreadedConnection(path, "begin")
         self._embedding = asyncio.Lock()
 
     @classmethod

@@ -45,8 +45,8 @@ from ferrule.protocol.web_settings import WebSearchSettings
 from ferrule.responses import attachments
 from ferrule.responses.engine import ResponseEngine
 from ferrule.responses.upstream import open_upstream
+from ferrule.retrieval.connection import IndexFault
 from ferrule.retrieval.embedders import open_embedder
-from ferrule.retrieval.lanes import IndexFault
 from ferrule.retrieval.vectors import VectorMemory
 from ferrule.sandbox.alone import confined_to_a_folder
 from ferrule.serving import Bind, Callers, listen, quiet_server

@@ -47,7 +47,7 @@ class Woken(msgspec.Struct, frozen=True):
 Event = Said | Left | Woken
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Workers by their numbers, wherever they are."""
 
     events: "asyncio.Queue[Event]"
@@ -57,8 +57,8 @@ class Crew(Protocol):
         """How many there are for the workers."""
         ...
 
-    async def start(self, lanes: int) -> int:
-        """Start a worker with so many lanes; return its number."""
+    async def start(self, slots: int) -> int:
+        """Start a worker with so many slots; return its number."""
         ...
 
     def send(self, worker: int, message: Message) -> None:
@@ -77,7 +77,7 @@ class _Worker(msgspec.Struct):
     listening: "asyncio.Task[None]"
 
 
-class LocalCrew:
+class LocalPool:
     """Workers as processes. They end with this one, and hold the descriptors `kept` open until they have."""
 
     def __init__(self, setup: Setup, *kept: int) -> None:
@@ -89,11 +89,11 @@ class LocalCrew:
 
     @property
     def processors(self) -> int:
-        """See `Crew.processors`."""
+        """See `WorkerPool.processors`."""
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    async def start(self, lanes: int) -> int:
-        """See `Crew.start`. Raises `FerruleError`."""
+    async def start(self, slots: int) -> int:
+        """See `WorkerPool.start`. Raises `FerruleError`."""
         number, log = next(self._numbers), tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has ended
         try:
             ours, theirs = socket.socketpair()
@@ -102,7 +102,7 @@ class LocalCrew:
         except OSError as error:
             raise FerruleError(f"no worker can be started: {error.strerror}") from error
         channel = Channel(*await asyncio.open_connection(sock=ours))
-        channel.send_bytes(pickle.dumps(msgspec.structs.replace(self._setup, lanes=lanes)))
+        channel.send_bytes(pickle.dumps(msgspec.structs.replace(self._setup, slots=slots)))
         self._workers[number] = _Worker(process, channel, log, asyncio.create_task(self._listen(number, channel)))
         return number
 
@@ -121,12 +121,12 @@ class LocalCrew:
         )
 
     def send(self, worker: int, message: Message) -> None:
-        """See `Crew.send`."""
+        """See `WorkerPool.send`."""
         if worker in self._workers:
             self._workers[worker].channel.send(message)
 
     async def close(self) -> None:
-        """See `Crew.close`. The processes are waited for even where a loop that ends has cancelled who listens to
+        """See `WorkerPool.close`. The processes are waited for even where a loop that ends has cancelled who listens to
         them."""
         workers = list(self._workers.values())
         if not workers:

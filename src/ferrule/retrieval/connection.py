@@ -37,7 +37,7 @@ class IndexClosed(IndexFault):
     """Its owner has closed it meanwhile."""
 
 
-class Lane:
+class ThreadedConnection:
     """Runs functions of a connection as transactions, `begin` beginning each."""
 
     def __init__(self, path: Path, begin: str) -> None:

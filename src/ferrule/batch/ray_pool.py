@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from ferrule.batch.crew import ENDING_SECONDS, Event, Left, Said
 from ferrule.batch.messages import Done, Message, Setup, Unable
+from ferrule.batch.pool import ENDING_SECONDS, Event, Left, Said
 from ferrule.batch.relay import Relay
 from ferrule.batch.trace import rollout_name
 from ferrule.protocol.errors import UsageError
@@ -39,7 +39,7 @@ _TOLD_LENGTH = 300
 """Characters shown of an error of Ray's, which may be a page."""
 
 
-class RayCrew:
+class RayPool:
     """Workers by their numbers, on a cluster. Made by `open`."""
 
     def __init__(self, setup: Setup, ray: Any) -> None:
@@ -56,7 +56,7 @@ class RayCrew:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, setup: Setup, address: str) -> AsyncIterator["RayCrew"]:
+    async def open(cls, setup: Setup, address: str) -> AsyncIterator["RayPool"]:
         """Connect to the cluster at `address`: `local`, `auto`, HOST:PORT or `ray://HOST:PORT`. Raises `UsageError`."""
         loop, ends, over = asyncio.get_running_loop(), ExitStack(), threading.Event()
         with ThreadPoolExecutor(1, "ray") as thread:  # a local cluster ends with the thread that has started it
@@ -66,22 +66,22 @@ class RayCrew:
                 over.set()
                 await loop.run_in_executor(thread, ends.close)
 
-    async def start(self, lanes: int) -> int:
-        """See `Crew.start`. It starts once the cluster has a processor for it."""
+    async def start(self, slots: int) -> int:
+        """See `WorkerPool.start`. It starts once the cluster has a processor for it."""
         number = next(self._numbers)
         self._actors[number] = self._actor.remote(*self._given)
-        listening = asyncio.create_task(self._listen(number, lanes))
+        listening = asyncio.create_task(self._listen(number, slots))
         self._listening.add(listening)
         listening.add_done_callback(self._listening.discard)
         return number
 
     def send(self, worker: int, message: Message) -> None:
-        """See `Crew.send`."""
+        """See `WorkerPool.send`."""
         if worker in self._actors:
             self._actors[worker].tell.remote(message)
 
     async def close(self) -> None:
-        """See `Crew.close`."""
+        """See `WorkerPool.close`."""
         for number, actor in self._actors.items():
             if number in self._started:
                 actor.close.remote()
@@ -91,11 +91,11 @@ class RayCrew:
             _, late = await asyncio.wait(self._listening, timeout=2 * ENDING_SECONDS)
             await end_tasks(late)
 
-    async def _listen(self, number: int, lanes: int) -> None:
+    async def _listen(self, number: int, slots: int) -> None:
         """Pass on what a worker says, and then how it has ended."""
         actor = self._actors[number]
         try:
-            await actor.start.remote(lanes)
+            await actor.start.remote(slots)
             self._started.add(number)
             left = None
             while left is None:
