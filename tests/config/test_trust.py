@@ -11,7 +11,7 @@ from ferrule.config import Sources, load
 from ferrule.config.project import MAX_BYTES, MAX_FILES, find_files
 from ferrule.config.trust import ProjectReading, Record, RecordProblem, TrustRecords, changes, read_project
 from tests.cli.command import SOURCE
-from tests.config.test_load import Home
+from tests.config.home import Home
 
 FILES = {
     ".mcp.json": '{"mcpServers": {"docs": {"command": "docs"}}}',

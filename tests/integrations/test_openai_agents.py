@@ -1,115 +1,27 @@
-"""A toolset in the OpenAI Agents SDK: the real SDK against a scripted model, over both wires.
-
-The SDK takes seconds to import, so only the worker that runs these tests does.
-"""
+"""A toolset in the OpenAI Agents SDK: the real SDK against a scripted model, over both wires."""
 
 import asyncio
 import base64
 import io
-import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from ferrule import Action, ToolContext, ToolDefinition, ToolExecutor, Toolset, tool
+from ferrule import tool
 from ferrule.mcp import create_mcp_tools
 from ferrule.protocol.content import InputText
-from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.payload import NO_SCREENSHOT
 from ferrule.testing import ScriptedModel, apply_patch_call, custom_tool_call, function_call, shell_call
 from ferrule.testing.request import Request
-from ferrule.testing.steps import Simple, StepLike
+from ferrule.testing.steps import Simple
 from tests.gateway.served import new_place, serving
 from tests.image_generation.painter import colour_at, painter
+from tests.integrations.agents_sdk import PATCH, PNG, TOUCH, Place, decide, outputs
 from tests.integrations.frameworks import program
 from tests.mcp.stub import server
 from tests.processes import children, until
-
-if TYPE_CHECKING:
-    import agents
-
-WIRES = ("responses", "chat")
-TOUCH = function_call("shell_command", {"command": "touch made"})
-PNG = base64.b64decode(NO_SCREENSHOT.partition(",")[2])
-PATCH = "*** Begin Patch\n*** Add File: new.txt\n+grüße\n*** End Patch"
-
-
-class Place:
-    """A folder, and a model that plays a script to agents with a toolset there."""
-
-    def __init__(self, sdk: Any, folder: Path) -> None:
-        self.sdk = sdk
-        self.folder = folder
-        self.script = ScriptedModel()
-        self.clients: list[Any] = []
-
-    def toolset(self, *tools: Any, policy: str = "untrusted", model: str = "gpt-4.1", **more: Any) -> Toolset:
-        """A toolset without a sandbox."""
-        more = {"sandbox": "danger-full-access", "tools": tools or ("shell_command",)} | more
-        return Toolset.for_model(model, cwd=self.folder, approval_policy=policy, **more)
-
-    def agent(self, toolset: Toolset, wire: Any, *steps: StepLike, **more: Any) -> "agents.Agent":
-        """An agent whose model says `steps`."""
-        from openai import AsyncOpenAI
-
-        from ferrule.integrations.openai_agents import tools
-
-        self.script.add(*steps)
-        client = AsyncOpenAI(base_url=self.script.base_url, api_key="unused", max_retries=0)
-        self.clients.append(client)
-        kind = self.sdk.OpenAIResponsesModel if wire == "responses" else self.sdk.OpenAIChatCompletionsModel
-        made: agents.Agent = self.sdk.Agent(
-            name="agent", tools=tools(toolset, wire=wire), model=kind("scripted-model", client), **more
-        )
-        return made
-
-    async def close(self) -> None:
-        """Close what agents connected with."""
-        for client in self.clients:
-            await client.close()
-
-    async def run(self, agent: "agents.Agent", asked: Any = "go") -> Any:
-        """Run the agent until it ends or is interrupted."""
-        return await self.sdk.Runner.run(agent, asked)
-
-
-@pytest.fixture(scope="module")
-def sdk() -> Any:
-    import agents
-
-    agents.set_tracing_disabled(True)
-    return agents
-
-
-@pytest.fixture
-async def place(sdk: Any, tmp_path: Path) -> AsyncIterator[Place]:
-    made = Place(sdk, tmp_path)
-    with made.script:
-        yield made
-        await made.close()
-        made.script.check()
-
-
-@pytest.fixture(params=WIRES)
-def wire(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def decide(result: Any, *approved: bool) -> Any:
-    """The state of an interrupted run after these decisions."""
-    state = result.to_state()
-    for item, yes in zip(result.interruptions, approved, strict=True):
-        (state.approve if yes else state.reject)(item)
-    return state
-
-
-def outputs(place: Place) -> list[Any]:
-    """The items of the second request that answer calls, in call order."""
-    items = cast("list[Any]", place.script.requests[1].body["input"])
-    return sorted((item for item in items if "output" in item), key=lambda item: item["call_id"])
 
 
 async def test_text_errors_and_freeform_tools(place: Place, wire: str) -> None:
@@ -160,132 +72,12 @@ async def test_an_image_is_shown(place: Place, wire: str) -> None:
         assert place.script.outputs() == {"call_1": "[tool output omitted]"}
 
 
-@pytest.mark.parametrize("approved", [True, False])
-async def test_an_approval_interrupts_the_run(place: Place, wire: str, approved: bool) -> None:
-    async with place.toolset() as toolset:
-        agent = place.agent(toolset, wire, TOUCH, "done")
-        asked = await place.run(agent)
-        [item] = asked.interruptions
-        assert (item.tool_name, json.loads(item.arguments)) == ("shell_command", {"command": "touch made"})
-        assert os.listdir(place.folder) == []
-        assert (await place.run(agent, decide(asked, approved))).final_output == "done"
-    assert (place.folder / "made").exists() is approved
-    said = place.script.outputs()["call_1"]
-    assert said.startswith("Exit code: 0") if approved else "not approved" in said
-
-
-async def test_what_is_safe_is_not_asked_for(place: Place) -> None:
-    async with place.toolset() as toolset:
-        agent = place.agent(toolset, "responses", function_call("shell_command", {"command": "pwd"}), "done")
-        assert (await place.run(agent)).interruptions == []
-    assert str(place.folder) in place.script.outputs()["call_1"]
-
-
-async def test_parallel_calls_are_decided_each_for_itself(place: Place, wire: str) -> None:
-    one, two = (function_call("shell_command", {"command": f"touch {name}"}) for name in ("one", "two"))
-    async with place.toolset() as toolset:
-        agent = place.agent(toolset, wire, [one, two], "done")
-        asked = await place.run(agent)
-        await place.run(agent, decide(asked, False, True))
-    assert os.listdir(place.folder) == ["two"]
-
-
 async def test_parallel_calls_run_beside_each_other(place: Place) -> None:
     meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
     calls = [function_call("shell_command", {"command": meet.format(*names)}) for names in (("a", "b"), ("b", "a"))]
     async with place.toolset(policy="never") as toolset:
         await place.run(place.agent(toolset, "responses", calls, "done"))
     assert all(output.startswith("Exit code: 0") for output in place.script.outputs().values())
-
-
-async def test_an_approval_is_for_what_was_shown(place: Place) -> None:
-    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
-    (place.folder / "a.txt").write_text("old\n")
-    async with place.toolset("apply_patch") as toolset:
-        agent = place.agent(toolset, "responses", function_call("apply_patch", {"input": patch}), "done")
-        asked = await place.run(agent)
-        (place.folder / "a.txt").write_text("secret\nold\n")
-        await place.run(agent, decide(asked, True))
-    assert "what was approved is not what the call would do now" in place.script.outputs()["call_1"]
-    assert (place.folder / "a.txt").read_text() == "secret\nold\n"
-
-
-async def test_a_refused_call_that_comes_again_under_its_id_is_looked_at_anew(place: Place) -> None:
-    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch"
-    call = function_call("apply_patch", {"input": patch}, call_id="same")
-    (place.folder / "a.txt").write_text("old\n")
-    async with place.toolset("apply_patch") as toolset:
-        agent = place.agent(toolset, "responses", call, "refused", call, "done")
-        await place.run(agent, decide(await place.run(agent), False))
-        (place.folder / "a.txt").write_text("theirs\nold\n")
-        await place.run(agent, decide(await place.run(agent, "again"), True))
-    assert (place.folder / "a.txt").read_text() == "theirs\nnew\n"
-
-
-async def test_another_command_under_the_same_call_id_is_asked_for_again(place: Place) -> None:
-    calls = [function_call("shell_command", {"command": f"touch {name}"}, call_id="same") for name in ("one", "two")]
-    async with place.toolset() as toolset:
-        agent = place.agent(toolset, "responses", calls[0], "done", calls[1])
-        done = await place.run(agent, decide(await place.run(agent), True))
-        again = await place.run(agent, [*done.to_input_list()[:1], {"role": "user", "content": "again"}])
-        assert len(again.interruptions) == 1
-    assert os.listdir(place.folder) == ["one"]
-
-
-async def test_an_interrupted_run_goes_on_in_another_program(place: Place) -> None:
-    async with place.toolset() as toolset:
-        stored = (await place.run(place.agent(toolset, "responses", TOUCH))).to_state().to_string()
-    async with place.toolset() as toolset:
-        agent = place.agent(toolset, "responses", "done")
-        state = await place.sdk.RunState.from_string(agent, stored)
-        [item] = state.get_interruptions()
-        state.approve(item)
-        assert (await place.run(agent, state)).final_output == "done"
-    assert (place.folder / "made").exists()
-
-
-async def test_a_tool_that_is_always_approved_is_not_asked_for_again(place: Place) -> None:
-    two = function_call("shell_command", {"command": "touch two"})
-    async with place.toolset() as toolset:
-        agent = place.agent(toolset, "responses", TOUCH, two, "done")
-        asked = await place.run(agent)
-        state = asked.to_state()
-        state.approve(asked.interruptions[0], always_approve=True)
-        assert (await place.run(agent, state)).final_output == "done"
-    assert sorted(os.listdir(place.folder)) == ["made", "two"]
-
-
-class AskAction(Action):
-    """Run what asks in the midst of its work."""
-
-
-class AsksLate(ToolExecutor[AskAction, Any]):
-    """Works, then asks."""
-
-    async def __call__(self, action: AskAction, ctx: ToolContext) -> str:
-        from ferrule.tools.effects import CommandEffect
-
-        async def nothing(access: object) -> None:
-            return None
-
-        await ctx.run(CommandEffect(argv=("rm", "-r", "x"), cwd=ctx.cwd), nothing)
-        return "ran"
-
-
-@pytest.mark.parametrize("answer", [None, True])
-async def test_what_is_asked_late_goes_to_on_approval(place: Place, answer: bool | None) -> None:
-    asked: list[str] = []
-
-    def on_approval(question: ExecApproval) -> bool:
-        asked.append(question.text)
-        return True
-
-    late: Any = ToolDefinition(executor=AsksLate())
-    async with place.toolset(late, on_approval=on_approval if answer else None) as toolset:
-        result = await place.run(place.agent(toolset, "responses", function_call("ask", {}), "done"))
-    assert result.interruptions == []
-    assert asked == (["rm -r x"] if answer else [])
-    assert ("rejected by user" in place.script.outputs()["call_1"]) is (answer is None)
 
 
 async def test_an_mcp_tool(place: Place, wire: str) -> None:
@@ -360,15 +152,6 @@ async def test_native_tools_for_responses(place: Place) -> None:
     assert (place.folder / "ä.txt").read_text() == "eins\nzwei\n"
 
 
-async def test_each_script_of_a_native_call_has_its_approval(place: Place) -> None:
-    async with place.toolset("native_shell") as toolset:
-        agent = place.agent(toolset, "responses", shell_call(["pwd", "touch one", "touch two"]), "done")
-        asked = await place.run(agent)
-        assert len(asked.interruptions) == 1
-        await place.run(agent, decide(asked, True))
-    assert sorted(os.listdir(place.folder)) == ["one", "two"]
-
-
 async def test_native_tools_are_functions_for_chat(place: Place) -> None:
     async with place.toolset("native_shell", "native_apply_patch", policy="never") as toolset:
         agent = place.agent(toolset, "chat", [TOUCH, function_call("apply_patch", {"input": PATCH})], "done")
@@ -417,8 +200,6 @@ async def test_a_toolset_that_is_closed_ends_the_run(place: Place) -> None:
 
 
 # --- its sandboxes: they are containers
-
-
 async def test_a_session_has_a_workspace_in_a_container(sdk: Any, tmp_path: Path) -> None:
     from agents.sandbox import (
         ExecTimeoutError,

@@ -12,9 +12,9 @@ from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import ElicitationRequest, McpToolCallProgress, WarningEvent
 from ferrule.testing import ScriptedModel, function_call, message
 from ferrule.tools.questions import Answer, Elicited
+from tests.mcp.sessions import agent
 from tests.mcp.stub import server
 from tests.mcp.test_client import client, text_of, until
-from tests.mcp.test_session import agent
 
 
 async def test_m057_a_tool_that_needs_a_task_runs_as_one_and_tells_its_progress() -> None:

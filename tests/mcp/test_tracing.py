@@ -10,8 +10,8 @@ from opentelemetry import baggage, context, trace
 
 from ferrule.protocol.settings import Otel
 from ferrule.testing import ScriptedModel, function_call
+from tests.mcp.sessions import agent
 from tests.mcp.stub import server
-from tests.mcp.test_session import agent
 from tests.session.collected import Collected, collecting
 
 
