@@ -77,7 +77,7 @@ class Network(msgspec.Struct, frozen=True):
         if policy is None or isinstance(policy, NetworkDisabled):
             return None
         domains = self._domains(policy)
-        secrets = tuple(_secret(policy, number, domains) for number in range(len(policy.domain_secrets or ())))
+        secrets = tuple(_secret(policy, number) for number in range(len(policy.domain_secrets or ())))
         try:
             Secrets(secrets)
         except BadSecret as error:
@@ -114,7 +114,7 @@ class Network(msgspec.Struct, frozen=True):
         return domains
 
 
-def _secret(policy: NetworkAllowlist, number: int, domains: DomainNames) -> Secret:
+def _secret(policy: NetworkAllowlist, number: int) -> Secret:
     assert policy.domain_secrets is not None
     if number >= MAX_DOMAINS:
         raise PolicyRefused(f"there are more than {MAX_DOMAINS}", "domain_secrets")
@@ -123,8 +123,6 @@ def _secret(policy: NetworkAllowlist, number: int, domains: DomainNames) -> Secr
         secret = Secret(given.domain, given.name, given.value)
     except (BadDomain, BadSecret) as error:
         raise PolicyRefused(str(error), "domain_secrets") from error
-    if (entry := secret.domain.outside(domains)) is not None:
-        raise PolicyRefused(f"{entry} is not in allowed_domains", "domain_secrets")
     if secret.name in VARIABLES or secret.name in ENVIRONMENT:
         raise PolicyRefused(f"{secret.name} is a variable that the container has already", "domain_secrets")
     return secret
