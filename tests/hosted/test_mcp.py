@@ -263,6 +263,15 @@ async def test_a_server_that_cannot_be_is_refused(
         assert SECRET not in str(raised.value) and model.requests == []
 
 
+async def test_a_server_without_a_label_is_called_by_its_host(here: Served) -> None:
+    here.model.add([function_call("mcp__mcp_example_com__echo", {"text": "hi"})], "Done.")
+    tool = {name: value for name, value in SERVER.items() if name != "server_label"}
+    ledger = await here.ask(tools=[tool])
+    (call,) = items_of(ledger.object, "mcp_call")
+    assert (call["server_label"], call["output"]) == ("mcp_example_com", "ECHO hi")
+    assert ledger.object["tools"] == [SERVER | {"server_label": "mcp_example_com"}]
+
+
 async def test_two_servers_have_two_names(here: Served) -> None:
     with pytest.raises(Exception, match="two servers") as raised:
         await here.ask(tools=[SERVER, SERVER | {"server_url": f"{URL}/2"}])

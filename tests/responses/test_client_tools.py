@@ -40,6 +40,13 @@ async def test_tools_are_told_upstream_and_echoed_whole(here: Served) -> None:
     assert {"get_weather", "sql"} <= set(here.model.last_request.tool_names)
 
 
+async def test_a_freeform_tool_may_be_called_so(here: Served) -> None:
+    here.model.add([custom_tool_call("sql", "select 1")])
+    ledger = await here.ask(tools=[{"type": "freeform_tool", "name": "sql", "description": "Run it."}])
+    assert (ledger.object["output"][0]["type"], ledger.not_run) == ("custom_tool_call", ())
+    assert ledger.object["tools"][0]["type"] == "custom"
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "call", "output", "seen"),
     [

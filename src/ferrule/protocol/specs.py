@@ -370,6 +370,12 @@ class BearerAuthorization(msgspec.Struct, frozen=True, tag="bearer"):
         return "BearerAuthorization(token=...)"
 
 
+def label_of(server_url: str) -> str:
+    """Return the label of an MCP server that was given none: its host, in letters that names of tools can have."""
+    host = server_url.partition("://")[2].partition("/")[0]
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in host)
+
+
 class RemoteMcp(_Spec, frozen=True, tag="mcp"):
     """An MCP server that the provider reaches. `authorization` is the bearer token, plain or as an object."""
 
@@ -384,8 +390,7 @@ class RemoteMcp(_Spec, frozen=True, tag="mcp"):
     @property
     def label(self) -> str:
         """The label, which the API requires: by default the server's host."""
-        host = self.server_url.partition("://")[2].partition("/")[0]
-        return self.server_label or "".join(c if c.isalnum() and c.isascii() else "_" for c in host)
+        return self.server_label or label_of(self.server_url)
 
     @property
     def token(self) -> str | None:

@@ -30,7 +30,7 @@ from ferrule.responses.request import (
 from ferrule.responses.run import RunOptions
 from ferrule.responses.tool_search import NAME as SEARCH
 from ferrule.responses.tool_search import as_told, found_in
-from ferrule.responses.tool_shapes import read_tool
+from ferrule.responses.tool_shapes import read_tool, spelled
 from ferrule.responses.tools import ToolPlan, choose_tool, plan_tools, restricted
 from ferrule.responses.transcript import check_pairs, read_input, to_upstream
 from ferrule.responses.upstream import Upstream
@@ -94,7 +94,8 @@ class Asker:
         model = known.model or self._upstream.default_model
         if not model:
             raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
-        plan = plan_tools(known.tools or (), knows, self._hosted)
+        declared = tuple(map(spelled, known.tools or ()))
+        plan = plan_tools(declared, knows, self._hosted)
         history = await self._before(request, owner, cache, plan)
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner, self._downloads)
@@ -107,9 +108,9 @@ class Asker:
         if not history.items and not new:
             raise ApiError("input: there is nothing to answer", code="missing_required_parameter", param="input")
         everything = (*history.items, *new)
-        found = [] if knows(SEARCH) else _brought(everything, known.tools or ())
-        brought = plan_tools([*(known.tools or ()), *found], knows, self._hosted) if found else plan
-        brought = await _checked(brought, known.tools or (), owner)
+        found = [] if knows(SEARCH) else _brought(everything, declared)
+        brought = plan_tools([*declared, *found], knows, self._hosted) if found else plan
+        brought = await _checked(brought, declared, owner)
         brought = restricted(brought.with_found(found_in(everything)), known.tool_choice)
         choice, specs = choose_tool(known.tool_choice, brought)
         items = tuple(item for item in everything if kind_of(item.view) not in (_UPDATE, _TRIGGER))

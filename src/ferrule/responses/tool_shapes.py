@@ -13,7 +13,7 @@ from ferrule.hosted.skills import SkillParam
 from ferrule.hosted.vector_stores import RankingOptions
 from ferrule.hosted.wanted import MemoryLimit
 from ferrule.protocol.json_text import JsonObject, JsonValue
-from ferrule.protocol.specs import NetworkPolicy
+from ferrule.protocol.specs import NetworkPolicy, label_of
 from ferrule.responses.errors import ApiError
 from ferrule.responses.request import unfit
 
@@ -177,6 +177,17 @@ _SHAPES: Mapping[str, type[msgspec.Struct]] = {
     "programmatic_tool_calling": _Plain,
 }
 """Types whose fields are checked."""
+
+
+def spelled(tool: JsonObject) -> JsonObject:
+    """Return a tool as the API spells it: `freeform_tool` is `custom`, and an MCP server without a label is called by
+    its host."""
+    match tool:
+        case {"type": "freeform_tool"}:
+            return tool | {"type": "custom"}
+        case {"type": "mcp", "server_url": str(url)} if tool.get("server_label") is None:
+            return tool | {"server_label": label_of(url)}
+    return tool
 
 
 def read_tool(tool: JsonValue, param: str) -> msgspec.Struct | None:
