@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 
-import msgspec
 from pydantic import Field
 
 from ferrule.builtin.computer import ACTS, ScreenObservation
 from ferrule.builtin.kept_screen import KeptScreen
 from ferrule.tools.action import Action
-from ferrule.tools.context import Access, ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.effects import ToolEffect
 from ferrule.tools.executor import ToolExecutor
 
 DESCRIPTION = "Open a page on the screen. Returns a picture of it."
@@ -24,22 +21,15 @@ class OpenUrlAction(Action):
 
 
 class OpenUrlExecutor(ToolExecutor[OpenUrlAction, ScreenObservation]):
-    """Each call goes through `ctx.run` as a whole."""
-
-    asks_first = True
+    """Each call is approved as a whole."""
 
     def __init__(self, state: ConversationState) -> None:
         self._state = state
         self._screen = state.shared.get(KeptScreen)
 
-    async def __call__(self, action: OpenUrlAction, ctx: ToolContext) -> ScreenObservation:
+    async def __call__(self, action: OpenUrlAction) -> ScreenObservation:
         """Open the page, and look. Raises `RespondToModel`."""
-        shown = msgspec.json.encode({"url": action.url}).decode()
-
-        async def open_it(access: Access) -> ScreenObservation:
-            return ScreenObservation.of(await self._screen.open_url(self._state, action.url))
-
-        return await ctx.run(ToolEffect(name="open_url", arguments=shown, annotations=ACTS), open_it)
+        return ScreenObservation.of(await self._screen.open_url(self._state, action.url))
 
 
 class OpenUrlTool(ToolDefinition[OpenUrlAction, ScreenObservation]):

@@ -57,3 +57,23 @@ class Cell:
         """Unfold it, or fold it again."""
         self.is_open = not self.is_open
         self.forget()
+
+
+class GrowingText:
+    """A text that arrives in pieces, which are joined when somebody reads it: a long one costs no more for many."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        """Take more of it."""
+        self._pieces.append(piece)
+
+    def become(self, text: str) -> None:
+        """Take another text in its place."""
+        self._pieces = [text]
+
+    def __str__(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""

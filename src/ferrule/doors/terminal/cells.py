@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from textual.strip import Strip
 
-from ferrule.doors.terminal.cell import Cell
+from ferrule.doors.terminal.cell import Cell, GrowingText
 from ferrule.doors.terminal.images import Picture
 from ferrule.doors.terminal.output import Output
 from ferrule.doors.terminal.strips import (
@@ -116,23 +116,16 @@ class Thought(Cell):
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """All that has arrived."""
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return self._parts[0] if self._parts else ""
+        self._text = GrowingText()
 
     def feed(self, delta: str) -> None:
         """Take more of it."""
-        self._parts.append(delta)
+        self._text.add(delta)
         self.forget()
 
     def draw(self, width: int) -> list[Strip]:
         """See `Cell`."""
-        text = safe(shortened(self.text)).strip().replace("**", "")
+        text = safe(shortened(str(self._text))).strip().replace("**", "")
         if not text:
             return []
         if self.is_open:

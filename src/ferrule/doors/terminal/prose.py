@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
-from ferrule.doors.terminal.cell import Cell
+from ferrule.doors.terminal.cell import Cell, GrowingText
 from ferrule.doors.terminal.strips import BLANK, DIM, row
 from ferrule.rendering.markdown import finished_lines, styled_rows
 from ferrule.rendering.safe import safe
@@ -83,7 +83,7 @@ class Prose:
 
     def __init__(self, add: Callable[[Cell], None], changed: Callable[[Cell], None]) -> None:
         self._add, self._changed = add, changed
-        self._parts: list[str] = []
+        self._text = GrowingText()
         self._cells: list[tuple[Answer, int]] = []
         """All cells, and where each begins in the text."""
         self._taken = 0
@@ -96,13 +96,11 @@ class Prose:
     @property
     def text(self) -> str:
         """All that has arrived."""
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return self._parts[0] if self._parts else ""
+        return str(self._text)
 
     def feed(self, delta: str) -> None:
         """Take more of it."""
-        self._parts.append(delta)
+        self._text.add(delta)
         if len(delta) > 2 * (HEAD_CHARS + TAIL_CHARS):
             self._take(delta[:HEAD_CHARS])
             self._skip(delta[HEAD_CHARS:-TAIL_CHARS])
@@ -115,7 +113,7 @@ class Prose:
         if not arrived:
             self.feed(text)
         elif text != arrived:
-            self._parts = [text]
+            self._text.become(text)
             if self._unshown is None and len(text) <= HEAD_CHARS:
                 self._replace(text, arrived)
 
