@@ -20,6 +20,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from ferrule.locks import try_lock
 from ferrule.testing import Gate, Stall, function_call, http_error, message, reasoning, step
 from tests.acp.calls import ESCALATED, shell
 from tests.acp.editor import WITH_FORMS, WITH_TERMINALS, Door
@@ -424,6 +425,14 @@ async def test_many_sessions_go_to_sleep_and_wake_up(door: Door) -> None:
     door.model.play([message("first")], [message("second")], when="sleep-and-wake")
     session = await door.new()
     await door.say(session, "sleep-and-wake")
+    (stored,) = door.place.home.glob(f"sessions/*/*/*/rollout-*{session.session_id}.jsonl")
+
+    def is_held() -> bool:
+        with stored.open("rb") as file:
+            return not try_lock(file.fileno())
+
+    assert is_held()
     await asyncio.gather(*(door.conn.new_session(cwd=str(door.place.cwd), mcp_servers=[]) for _ in range(20)))
+    assert not is_held(), "it sleeps"
     await door.say(session, "are you there?")
     assert door.model.last_request.user_text.count("sleep-and-wake") == 1 and "second" in door.editor.text

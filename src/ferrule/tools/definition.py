@@ -194,18 +194,26 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return validate_value(arguments, self._validator)
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """Accept JSON arguments always, raw text if the tool is freeform, and native items only for `native` tools."""
+        """Accept JSON arguments always, also as the text of a freeform call; other text if the tool is freeform; and
+        native items only for `native` tools."""
         if isinstance(payload, FunctionPayload):
             return True
         if isinstance(payload, CustomPayload):
-            return self.freeform is not None
+            return self.freeform is not None or self._arguments_in(payload) is not None
         return super().matches_kind(payload) or isinstance(payload, NativePayload | LocalShellPayload)
 
     def tool_input(self, payload: ToolPayload) -> JsonValue:
         """Return the input before validation, tolerantly parsed."""
+        arguments = self._arguments_in(payload)
+        return super().tool_input(payload) if arguments is None else decode_arguments(arguments, self._validator)
+
+    def _arguments_in(self, payload: ToolPayload) -> str | None:
+        """Return the JSON arguments of a call; also those that a freeform call of a tool holds that takes no text."""
         if isinstance(payload, (FunctionPayload, NativePayload)):
-            return decode_arguments(payload.arguments, self._validator)
-        return super().tool_input(payload)
+            return payload.arguments
+        if isinstance(payload, CustomPayload) and self.freeform is None and payload.input.lstrip().startswith("{"):
+            return payload.input
+        return None
 
     def asks_first(self, invocation: ToolInvocation) -> bool:
         """Return what the executor says of all its calls."""
@@ -228,8 +236,9 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         if invocation.decoded is not _UNSET:
             return validate_value(invocation.decoded, self._validator)
         payload = invocation.payload
-        if isinstance(payload, (FunctionPayload, NativePayload)):
-            return read_arguments(payload.arguments, self._validator)
+        arguments = self._arguments_in(payload)
+        if arguments is not None:
+            return read_arguments(arguments, self._validator)
         if isinstance(payload, CustomPayload):
             if self._grammar is not None:
                 self._grammar.check(payload.input)
