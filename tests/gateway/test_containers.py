@@ -47,6 +47,8 @@ def test_a_container_is_made_listed_and_removed(client: OpenAI) -> None:
         name="mine", memory_limit="4g", expires_after={"anchor": "last_active_at", "minutes": 5}
     )
     assert (made.object, made.status, made.name, made.memory_limit) == ("container", "running", "mine", "4g")
+    plain = client.containers.create(name="plain")
+    assert plain.memory_limit == "1g" and plain.expires_after is not None and plain.expires_after.minutes == 20
     big = client.containers.create(name="big", memory_limit="64g").model_dump()
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert (big["memory_limit"], big.get("memory_bytes", 64 << 30)) == ("64g", min(most, 64 << 30))

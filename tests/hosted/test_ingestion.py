@@ -140,6 +140,22 @@ async def test_what_is_added_again_while_it_is_indexed_is_there_once_as_it_was_a
     assert [(hit.file, hit.attributes) for hit in hits] == [("file-1", {"n": 3})]
 
 
+async def test_a_file_is_cut_as_the_client_wants(place: Place) -> None:
+    async def words() -> AsyncIterator[bytes]:
+        yield b"plums " * 500
+
+    await place.store.create_file(
+        FileRecord(id="long", owner="", created_at=1, filename="long.txt", purpose="p"), words()
+    )
+    found = []
+    for most, overlap in ((800, 400), (200, 0), (200, 100)):
+        new = NewStoreFile(file="long", param="file_id", max_tokens=most, overlap_tokens=overlap)
+        place.ingestion.add(await place.store.add_store_files("", "vs_1", [new], 1))
+        await place.settle()
+        found.append(len(await place.stores.search("", ["vs_1"], search_of(["plums"], 10))))
+    assert found[0] == 1 < found[1] < found[2]
+
+
 async def test_a_fault_with_one_file_leaves_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     read = place.ingestion._extractor.read_file
 
