@@ -84,8 +84,8 @@ class Tree:
 
 
 def _label(entry: "os.DirEntry[str]") -> str:
-    if entry.is_symlink():
-        return "@"
-    if entry.is_dir():
+    if entry.is_file(follow_symlinks=False):  # first: most are
+        return ""
+    if entry.is_dir(follow_symlinks=False):
         return "/"
-    return "" if entry.is_file() else "?"
+    return "@" if entry.is_symlink() else "?"
