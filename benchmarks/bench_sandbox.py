@@ -187,9 +187,10 @@ async def spawn_cold(pool: Pool, key: ZygoteKey, launcher: Launcher, cwd: str) -
 
 def zygotes() -> list[float]:
     """Mebibytes (PSS) of each."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", "linux.zygote"], capture_output=True, text=True, check=True
-    ).stdout.split()
+    mother = subprocess.run(
+        ["pgrep", "-P", str(os.getpid()), "-x", "ferrule"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    found = Path(f"/proc/{mother}/task/{mother}/children").read_text().split()
     texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in found]
     return [int(text.split("Pss:")[1].split()[0]) / KIBIBYTES for text in texts]
 

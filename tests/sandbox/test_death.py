@@ -15,7 +15,7 @@ import pytest
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, Root
 from ferrule.sandbox.sandbox import Sandbox
-from tests.processes import until
+from tests.processes import alive, until
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import run
 
@@ -62,15 +62,20 @@ def running(seconds: str) -> bool:
     )
 
 
-def zygotes_of(parent: int) -> list[int]:
-    done = subprocess.run(
-        ["pgrep", "-P", str(parent), "-f", "linux.zygote"], capture_output=True, text=True, check=False
-    )
+def mothers_of(parent: int) -> list[int]:
+    done = subprocess.run(["pgrep", "-P", str(parent), "-x", "ferrule"], capture_output=True, text=True, check=False)
     return [int(pid) for pid in done.stdout.split()]
 
 
-def inits_of(zygote: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
+def zygotes_of(parent: int) -> list[int]:
+    return [zygote for mother in mothers_of(parent) for zygote in children_of(mother)]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+inits_of = children_of
 
 
 def init_with_command(zygote: int) -> int:
@@ -80,7 +85,7 @@ def init_with_command(zygote: int) -> int:
 def wait_without_the_loop(pids: list[int]) -> None:
     """Until these have ended, while the event loop hears nothing of it."""
     deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+    while any(map(alive, pids)):
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -183,6 +188,37 @@ async def test_sigkill_of_an_idle_zygote(open_sandbox: OpenSandbox, workspace: P
     assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
 
 
+async def test_sigkill_of_the_mother(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
+    """Zygotes go on, also while nobody has noticed; the next one gets another mother, and none of them stays."""
+    sandbox = await open_sandbox()
+    child = await start(sandbox, workspace, SECONDS[8])
+    (mother,), (zygote,) = mothers_of(os.getpid()), zygotes_of(os.getpid())
+    os.kill(mother, signal.SIGKILL)
+    wait_without_the_loop([mother])
+    (home.parent / "another").mkdir()
+    another = await open_sandbox(ConfinementPlan((Root(str(home.parent / "another")),)))
+    assert (await run(another, "echo another", "/")).output == "another\n"
+    assert (await run(sandbox, "echo next", str(workspace))).output == "next\n"
+    assert mothers_of(os.getpid()) != [mother] and alive(zygote)
+    await child.kill_tree()
+    close(child)
+    await sandbox.close()
+    await another.close()
+    assert mothers_of(os.getpid()) == []
+    await until(lambda: not alive(zygote))
+
+
+async def test_sigkill_of_the_agent_and_the_mother_at_once(namespaces: None, home: Path, workspace: Path) -> None:
+    process = agent(home, workspace, SECONDS[9])
+    (mother,), (zygote,) = mothers_of(process.pid), zygotes_of(process.pid)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(mother, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    await until(lambda: not running(SECONDS[9]) and not alive(zygote) and not mounts_of(workspace))
+    assert placeholders(workspace) == [] and records(home) == []
+
+
 async def test_sigkill_of_the_init(open_sandbox: OpenSandbox, workspace: Path, home: Path) -> None:
     sandbox = await open_sandbox()
     child = await start(sandbox, workspace, SECONDS[6])
@@ -215,5 +251,5 @@ async def test_closing_ends_everything(open_sandbox: OpenSandbox, workspace: Pat
     assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
     close(child)
     assert not running(SECONDS[7])
-    assert zygotes_of(os.getpid()) == []
+    assert mothers_of(os.getpid()) == []
     assert placeholders(workspace) == [] and records(home) == []

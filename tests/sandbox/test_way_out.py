@@ -4,7 +4,6 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from ferrule.sandbox.way_out import Listeners
 from tests.sandbox.listening import ANSWERS, CONNECT, GIVEN, HOSTS, TAKE, Answering
 from tests.sandbox.running import run
 from tests.sandbox.scene import SYSTEM_PYTHON, Scene
+from tests.sandbox.test_death import zygotes_of
 
 
 async def test_commands_reach_who_serves_them_and_cannot_take_their_place(namespaces: None, scene: Scene) -> None:
@@ -52,11 +52,11 @@ def _change(listeners: Listeners, content: bytes) -> None:
 
 
 async def test_a_new_sandbox_is_served_as_well(namespaces: None, home: Path, workspace: Path) -> None:
-    way_out, others = Answering(), set(_zygotes())
+    way_out, others = Answering(), set(zygotes_of(os.getpid()))
     sandbox = Sandbox(Protection(ConfinementPlan((Root(str(workspace)),)), home, None), way_out=way_out)
     try:
         await run(sandbox, "true", "/")
-        for pid in set(_zygotes()) - others:
+        for pid in set(zygotes_of(os.getpid())) - others:
             await _killed(pid)
         reached = await run(sandbox, CONNECT, "/")
         assert reached.output.splitlines() == ANSWERS
@@ -64,18 +64,6 @@ async def test_a_new_sandbox_is_served_as_well(namespaces: None, home: Path, wor
         await sandbox.close()
     assert len(way_out.served) == 2
     assert way_out.stopped == way_out.served
-
-
-def _zygotes() -> Iterator[int]:
-    """Our children that are zygotes."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes()
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == os.getpid() and b"linux.zygote" in words:
-            yield int(entry.name)
 
 
 async def _killed(pid: int) -> None:

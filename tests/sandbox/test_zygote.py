@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.linux import filesystem, socket_search
-from ferrule.sandbox.linux.client import PLACE
 from ferrule.sandbox.linux.kernel import StepError
+from ferrule.sandbox.linux.mothers import PLACE
 
 HEAVY = {"asyncio", "collections", "contextlib", "enum", "pathlib", "re", "signal", "socket", "subprocess", "threading"}
 LIST_MODULES = """

@@ -139,8 +139,8 @@ async def closed_meanwhile(trouble: Trouble) -> None:
 
 @turn_fault
 async def kill_zygote(trouble: Trouble) -> None:
-    """Of any session: nobody sees from outside whose zygote it is."""
-    await _kill_again_and_again(trouble, lambda command, cwd: "linux.zygote import main" in command)
+    """Of any session, or their mother, or an init: nobody sees from outside whose process it is."""
+    await _kill_again_and_again(trouble, lambda command, cwd: command == "ferrule")
 
 
 @turn_fault

@@ -34,7 +34,8 @@ from ferrule.process.launcher import LaunchError
 from ferrule.process.run import uninterrupted
 from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
-from ferrule.sandbox.linux.holders import HolderProcess, MotherProcess, settings_of
+from ferrule.sandbox.linux.holders import HolderProcess, settings_of
+from ferrule.sandbox.linux.mothers import Mothers
 from ferrule.sandbox.linux.root import Bind, Layers, PrivateRoot
 from ferrule.sandbox.way_out import WayOut
 from ferrule.sync import LoopBound, close_at_exit, in_thread
@@ -80,14 +81,13 @@ class LocalHost(LoopBound):
     def __init__(self, place: Path, limits: HostLimits, interpreter: Sequence[str]) -> None:
         self._place = place
         self._limits = limits
-        self._interpreter = interpreter
         self._containers: dict[str, Container] = {}
         self._groups: dict[str, Group] = {}
         self._stack = DataStack(Path(ferrule_home(), IMAGES))
         self._held: dict[str, int] = {}
         """What keeps the data stack of each running container."""
         self._ended: deque[str] = deque(maxlen=REMEMBERED)
-        self._mother: MotherProcess | None = None
+        self._mothers = Mothers("holder", interpreter)
         self._spares: deque[Container] = deque()
         self.warm: Callable[[Container], Awaitable[None]] = _as_it_is
         """Readies a spare."""
@@ -192,10 +192,7 @@ class LocalHost(LoopBound):
         self._containers.clear()
         self._spares.clear()
         await asyncio.gather(*map(_leave, containers), *(spare.expire() for spare in spares))
-        if self._mother is not None:
-            mother, self._mother = self._mother, None
-            mother.close()
-            await mother.gone()
+        await self._mothers.aclose()
         await in_thread(tidy, self._place)
 
     async def discard(self, container: Container) -> None:
@@ -237,9 +234,9 @@ class LocalHost(LoopBound):
             settings = settings_of(
                 root, self.memory_bytes(own), own.disk_bytes, container.way_out, grouped=bool(entrances)
             )
-            if self._mother is None or not self._mother.alive:
-                self._mother = MotherProcess(self._interpreter)
-            return self._mother.holder(settings, entrances, container.way_out)
+            holder = self._mothers.bear(partial(HolderProcess, way_out=container.way_out), settings, entrances)
+        holder.ask(())
+        return holder
 
     async def let_go(self, container: Container) -> None:
         """Clean up after the processes of a container have ended."""

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ferrule.sandbox.linux.client import PLACE
 from ferrule.sandbox.linux.holders import subordinate_ids
 from ferrule.sandbox.linux.id_map import SubordinateMap
 from ferrule.sandbox.linux.kernel import StepError
+from ferrule.sandbox.linux.mothers import PLACE
 
 REMOVE = """
 import sys

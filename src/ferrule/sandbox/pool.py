@@ -1,4 +1,5 @@
-"""The sandbox pool: this process's zygotes, one per policy, shared by all sessions of one event loop.
+"""The sandbox pool: this process's zygotes, one per policy, forked from one mother, shared by all sessions of one event
+loop.
 
 A zygote starts when a session opens, without being waited for, and keeps spare inits ready. An idle one ends after a
 minute; beyond the limits the least recently used idle ones end at once. A zygote with a running command is never ended
@@ -10,6 +11,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,7 @@ import msgspec
 from ferrule.kernel_files import Mount
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.boundary import Cover
-from ferrule.sandbox.linux.client import Message, ZygoteProcess
+from ferrule.sandbox.linux.client import InitSource, Message
 from ferrule.sandbox.linux.launcher import (
     ConfinedChild,
     kernel_version,
@@ -26,6 +28,7 @@ from ferrule.sandbox.linux.launcher import (
     started,
     wire_covers,
 )
+from ferrule.sandbox.linux.mothers import Mothers
 from ferrule.sandbox.linux.mount_table import RootMounts
 from ferrule.sandbox.linux.seccomp import OWN_PROCESS, build_filters
 from ferrule.sandbox.linux.sockets import well_known_sockets
@@ -65,7 +68,7 @@ class ZygoteKey(msgspec.Struct, frozen=True):
 
 
 class _Zygote(msgspec.Struct):
-    process: ZygoteProcess
+    process: InitSource
     placeholders: Placeholders
     covers: Sequence[Cover] = ()
     """Those of the last command: spares are prepared with them for the next one."""
@@ -95,6 +98,7 @@ class Pool:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._zygotes: dict[ZygoteKey, _Zygote] = {}  # least recently used first
+        self._mothers: dict[tuple[str, ...], Mothers] = {}  # by the interpreter
         self._sessions = 0
 
     @property
@@ -126,6 +130,8 @@ class Pool:
                 self._end(key)
             for process in processes:
                 await process.gone()
+            for mothers in self._mothers.values():
+                await mothers.aclose()
 
     async def ready(self, key: ZygoteKey) -> int:
         """Wait until the zygote has built its namespaces. Returns the version of Landlock in use, 0 for none. Raises
@@ -199,10 +205,9 @@ class Pool:
             placeholders = Placeholders(key.state_dir, key.plan.roots if key.namespaces else ())
             try:
                 fds = (placeholders.folder, placeholders.lock)
-                settings = _settings(key, placeholders)
-                searched = [root.path for root in key.plan.roots] if key.namespaces else []
-                process = ZygoteProcess(settings, fds, key.interpreter, searched, key.way_out)
-                zygote = _Zygote(process, placeholders)
+                mothers = self._mothers.setdefault(key.interpreter, Mothers("zygote", key.interpreter))
+                client = partial(InitSource, way_out=key.way_out)
+                zygote = _Zygote(mothers.bear(client, _settings(key, placeholders), fds), placeholders)
             except BaseException:
                 placeholders.close()
                 raise

@@ -1,4 +1,4 @@
-"""The client of one zygote: starts it, asks it for inits, and notices when it or one of them ends."""
+"""The client of one fork server: asks it for inits, and notices when it or one of them ends."""
 
 import asyncio
 import errno
@@ -8,32 +8,14 @@ import resource
 import signal
 import socket
 import struct
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import msgspec
 
 from ferrule.process.launcher import LaunchError
 from ferrule.sandbox.way_out import Listeners, WayOut
-
-PLACE = Path(__file__).resolve().parent.parent
-ENTRY = """
-import gc, os, sys
-gc.disable()
-_, place, control, *roots = sys.argv
-sys.path.insert(0, place)
-from linux.socket_search import SocketSearch
-search = SocketSearch([os.fsencode(root) for root in roots]) if roots else None
-from linux.zygote import main
-main(int(control), search)
-"""
-"""Imports the zygote instead of running it as a script, so that its bytecode is cached; from its own folder, so that
-nothing else of ours is imported. The search for sockets runs while the zygote is imported. Nothing in it is garbage:
-collecting would only take time, and copy pages that the search shares."""
 
 SOCKET_BUFFER = 1 << 20
 """Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else is queued."""
@@ -43,9 +25,6 @@ LARGEST_REPLY = 1 << 16
 """Bytes: a reply is a letter, some numbers and a few names."""
 MOST_DESCRIPTORS = 16
 """Of one reply: the listeners of a way out and its files."""
-EXIT_PATIENCE = 0.1
-"""Seconds: a zygote that closed its socket unasked has exited, or will in a moment."""
-
 Message = dict[str, object]
 WireCover = tuple[str, bytes, bytes]
 WireCovers = Sequence[WireCover]
@@ -91,7 +70,8 @@ class InitProcess:
 class InitSource:
     """The client of a fork server, which starts in the background; `take` waits until it is ready.
 
-    `control` is our end of its control socket. A subclass knows its process. `way_out` serves its network.
+    `control` is our end of its control socket. Its mother says by `born` or `unborn` which process it is. `way_out`
+    serves its network.
     """
 
     def __init__(self, control: socket.socket, way_out: WayOut | None = None) -> None:
@@ -105,6 +85,9 @@ class InitSource:
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._way_out = way_out
         self._listeners: Listeners | None = None
+        self.pid = 0
+        self._pidfd: int | None = None
+        self._mothers_words = ""
         self.ready = False
         self.landlock = 0
         """The version of Landlock in use, once the zygote is ready; 0 for none."""
@@ -112,6 +95,20 @@ class InitSource:
         """1 if commands have many ids, once it is ready."""
         self._became_ready: asyncio.Future[None] | None = None
         self.failure: LaunchError | None = None
+
+    def born(self, pid: int, pidfd: int) -> None:
+        """Learn its process from the mother."""
+        self.pid = pid
+        if self.failure is None:
+            self._pidfd = pidfd
+        else:
+            when_ended(pidfd, self._set_gone)
+
+    def unborn(self, words: str) -> None:
+        """Learn that it has no process, or that nobody will tell; `words` describe how the mother ended."""
+        self._mothers_words = words
+        self._ended()
+        self._set_gone()
 
     @property
     def alive(self) -> bool:
@@ -240,74 +237,17 @@ class InitSource:
             while self.failure is None and (reply := receive(self._control)).kind:
                 self._heard(reply)
         if self.failure is None:
-            self._lost(HelperEnded(f"the sandbox helper process ended{self._last_words()}"))
-
-    def _last_words(self) -> str:
-        """Describe how it ended."""
-        raise NotImplementedError
+            self._lost(HelperEnded(f"the sandbox helper process ended{self._mothers_words}"))
 
     def _reap(self) -> None:
-        """Wait for the process in the background, and set `_gone`. Called once."""
-        raise NotImplementedError
+        """See to it that `_gone` is set when the process has ended."""
+        if self._pidfd is not None:
+            when_ended(self._pidfd, self._set_gone)
+            self._pidfd = None
 
-
-class ZygoteProcess(InitSource):
-    """The zygote of one policy. `searched` are the roots in which it covers the sockets of others."""
-
-    def __init__(
-        self,
-        settings: Message,
-        fds: Sequence[int],
-        interpreter: Sequence[str],
-        searched: Sequence[str] = (),
-        way_out: WayOut | None = None,
-    ) -> None:
-        self._helper = HelperProcess(interpreter, ENTRY, searched)
-        super().__init__(self._helper.control, way_out)
-        with suppress(OSError):  # it ended at once, which is noticed like any other end
-            send(self._control, settings, fds)
-
-    def _last_words(self) -> str:
-        return self._helper.last_words()
-
-    def _reap(self) -> None:
-        self._helper.reap(self._gone)
-
-
-class HelperProcess:
-    """An interpreter that runs one of our stdlib-only programs, with a control socket. `control` is our end."""
-
-    def __init__(self, interpreter: Sequence[str], entry: str, words: Sequence[str] = ()) -> None:
-        self.control, theirs = control_pair()
-        with theirs:
-            self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
-            try:
-                self._process = _start(interpreter, entry, theirs, self._errors, words)
-            except LaunchError:
-                self.control.close()
-                os.close(self._errors)
-                raise
-
-    def last_words(self) -> str:
-        """Describe how it ended, with the last line of its stderr, which names an exception."""
-        lines = os.pread(self._errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
-        status = ""
-        with suppress(subprocess.TimeoutExpired):
-            status = f" with status {self._process.wait(EXIT_PATIENCE)}"
-        return f"{status}: {lines[-1]}" if lines else status
-
-    def reap(self, gone: asyncio.Future[None]) -> None:
-        """Wait for it in the background, then set `gone`. Call it last."""
-        os.close(self._errors)
-        if self._process.poll() is not None:
-            gone.set_result(None)
-            return
-
-        def ended() -> None:
-            self._process.wait()
-            gone.set_result(None)
-
-        when_ended(os.pidfd_open(self._process.pid), ended)
+    def _set_gone(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
 
 
 def when_ended(pidfd: int, then: Callable[[], None]) -> None:
@@ -327,25 +267,6 @@ def control_pair() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
     return ours, theirs
-
-
-def _start(
-    interpreter: Sequence[str], entry: str, control: socket.socket, errors: int, words: Sequence[str]
-) -> subprocess.Popen[bytes]:
-    python = [*(interpreter or (sys.executable,)), "-I", "-S", "-E", "-c", entry]
-    try:
-        return subprocess.Popen(
-            [*python, str(PLACE), str(control.fileno()), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            cwd="/",
-            env={name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"},
-            pass_fds=[control.fileno()],
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise LaunchError(f"the sandbox helper could not be started: {error.strerror}") from error
 
 
 def send(channel: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:

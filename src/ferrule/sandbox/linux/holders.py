@@ -1,45 +1,22 @@
-"""The client of the mother of containers and of its holders."""
+"""The client of the holder of a container."""
 
-import asyncio
 import errno
 import os
 import pwd
 import socket
-import struct
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ferrule.sandbox.linux.client import (
-    PLACE,
-    HelperProcess,
-    InitSource,
-    Message,
-    Reply,
-    control_pair,
-    failure_text,
-    parse_failure,
-    receive,
-    send,
-    when_ended,
-)
+from ferrule.sandbox.linux.client import InitSource, Message, Reply, failure_text, parse_failure, send
 from ferrule.sandbox.linux.id_map import PROGRAMS
 from ferrule.sandbox.linux.launcher import kernel_version
+from ferrule.sandbox.linux.mothers import PLACE
 from ferrule.sandbox.linux.root import PrivateRoot
 from ferrule.sandbox.linux.seccomp import build_filters
 from ferrule.sandbox.way_out import WayOut, wire_way_out
 
-ENTRY = """
-import gc, sys
-gc.disable()
-_, place, control = sys.argv
-sys.path.insert(0, place)
-from linux.mother import main
-main(int(control))
-"""
 NO_NAMESPACES = frozenset({errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EINVAL, errno.EUSERS, errno.ENOSYS})
 """What the kernel says, at one step or another, where an ordinary process may not have namespaces of its own."""
 NAMESPACE_STEPS = ("unshare", "open", "mount")
@@ -116,7 +93,7 @@ def settings_of(
     root: PrivateRoot, memory_bytes: int, disk_bytes: int, way_out: WayOut | None = None, *, grouped: bool
 ) -> Message:
     """Build the message that makes a holder. `grouped`: a control group bounds the memory. `way_out` is also given to
-    `MotherProcess.holder`."""
+    `HolderProcess`."""
     filters = build_filters(inet=True, user=root.user, group=root.user, watched_disk=True, watched_memory=not grouped)
     full = root.image is not None and os.getuid() == 0
     given = subordinate_ids() if root.image is not None and not full else None
@@ -156,25 +133,10 @@ class HolderProcess(InitSource):
 
     def __init__(self, control: socket.socket, way_out: WayOut | None = None) -> None:
         super().__init__(control, way_out)
-        self.pid = 0
         self.exceeded: set[str] = set()
         """What commands used too much of, and were ended for: memory, disk."""
         self.no_overlay = False
         """True if it failed because nothing can be laid over the image."""
-        self._pidfd: int | None = None
-
-    def born(self, pid: int, pidfd: int) -> None:
-        """Learn its process from the mother."""
-        self.pid = pid
-        if self.failure is None:
-            self._pidfd = pidfd
-        else:
-            when_ended(pidfd, self._set_gone)
-
-    def unborn(self) -> None:
-        """Learn that it has no process, or that nobody will tell."""
-        self._ended()
-        self._set_gone()
 
     def watch(self) -> None:
         """Let it look at what its commands use, because one has started."""
@@ -197,69 +159,3 @@ class HolderProcess(InitSource):
         if refused and number in NO_NAMESPACES:
             return REMEDY.format(text)
         return f"the container could not be made: {text}"
-
-    def _last_words(self) -> str:
-        return ""
-
-    def _reap(self) -> None:
-        if self._pidfd is not None:
-            when_ended(self._pidfd, self._set_gone)
-            self._pidfd = None
-
-    def _set_gone(self) -> None:
-        if not self._gone.done():
-            self._gone.set_result(None)
-
-
-class MotherProcess:
-    """The mother: `holder` makes one more container. Its own end leaves those that there are alone."""
-
-    def __init__(self, interpreter: Sequence[str] = ()) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._helper = HelperProcess(interpreter, ENTRY)
-        self._control = self._helper.control
-        self._control.setblocking(False)
-        self._loop.add_reader(self._control, self._readable)
-        self._unborn: deque[HolderProcess] = deque()
-        self._gone: asyncio.Future[None] = self._loop.create_future()
-        self.alive = True
-
-    def holder(self, settings: Message, groups: Sequence[int] = (), way_out: WayOut | None = None) -> HolderProcess:
-        """Begin a container; `groups` are the open `cgroup.procs` files that it enters. Waits for nothing."""
-        ours, theirs = control_pair()
-        with theirs:
-            holder = HolderProcess(ours, way_out)
-            self._unborn.append(holder)
-            try:
-                send(self._control, settings, (theirs.fileno(), *groups))
-            except OSError:
-                self._lost()
-        holder.ask(())
-        return holder
-
-    def close(self) -> None:
-        """End the mother; `gone` waits for that."""
-        self._lost()
-
-    async def gone(self) -> None:
-        await asyncio.shield(self._gone)
-
-    def _readable(self) -> None:
-        try:
-            reply = receive(self._control)
-        except BlockingIOError:
-            return
-        if reply.kind == b"C":
-            self._unborn.popleft().born(*struct.unpack("i", reply.body), *reply.fds)
-        elif not reply.kind:
-            self._lost()
-
-    def _lost(self) -> None:
-        if not self.alive:
-            return
-        self.alive = False
-        self._loop.remove_reader(self._control)
-        self._control.close()
-        self._helper.reap(self._gone)
-        while self._unborn:
-            self._unborn.popleft().unborn()

@@ -15,7 +15,6 @@ from . import kernel
 from .filesystem import DEVICES, HostSockets, build_tree, show_text
 from .kernel import SIGKILL, StepError
 from .listeners import listen
-from .messages import receive
 from .processes import children, descendants, signal_quietly
 from .server import InitServer
 from .socket_search import SocketSearch, read_all
@@ -30,16 +29,15 @@ class Zygote(InitServer):
         control: _socket.socket,
         settings: dict,  # type: ignore[type-arg]
         fds: list[int],
-        search: SocketSearch | None,
     ) -> None:
         super().__init__(control, settings)
-        self.search = search
         self.folder, self.lock = fds  # of the placeholders' records, opened on the host's mount, where it is writable
 
     def start(self) -> None:
         settings = self.settings
         roots, network = settings["roots"], settings["network"]
         if settings["namespaces"]:
+            search = SocketSearch(roots) if roots else None
             if settings["cover_sockets"]:
                 self.sockets = HostSockets(settings["sockets"])
             kernel.enter_namespaces(network)
@@ -48,8 +46,8 @@ class Zygote(InitServer):
                 self.way_out = [*listen(), *(show_text(*shown) for shown in settings["way_out"])]
             if self.sockets:
                 self.sockets.cover()
-                if self.search:
-                    self.sockets.cover_present(self.search)
+                if search:
+                    self.sockets.cover_present(search)
             kernel.drop_bounding_set()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         else:
@@ -103,10 +101,6 @@ class Zygote(InitServer):
             os.unlink(record, dir_fd=self.folder)
 
 
-def main(number: int, search: SocketSearch | None) -> None:
-    """Serve the control socket with this descriptor until its other end is closed."""
-    os.set_inheritable(number, False)
-    control = _socket.socket(fileno=number)
-    settings, fds = receive(control)
-    if settings is not None:
-        Zygote(control, settings, fds, search).run()
+def begin(control: _socket.socket, settings: dict, fds: list[int]) -> None:  # type: ignore[type-arg]
+    """Be the zygote of a policy, until the other end of the control socket is closed."""
+    Zygote(control, settings, fds).run()
