@@ -80,6 +80,7 @@ EXAMPLES: list[dict[str, object]] = [
         "id": "i",
         "container_id": "k",
         "code": "1+1",
+        "status": "interpreting",
         "outputs": [{"type": "logs", "logs": "2"}],
     },
     {"type": "image_generation_call", "id": "i", "result": "aGk="},

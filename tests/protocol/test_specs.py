@@ -93,6 +93,7 @@ SPECS: list[tuple[ToolSpec, dict[str, object]]] = [
         CodeInterpreter(container=AutoContainer(memory_limit="4g", file_ids=("file",))),
         {"type": "code_interpreter", "container": {"type": "auto", "memory_limit": "4g", "file_ids": ["file"]}},
     ),
+    (CodeInterpreter(container="cntr"), {"type": "code_interpreter", "container": "cntr"}),
     (ComputerTool(), {"type": "computer"}),
     (
         ComputerUsePreview(display_width=1920, display_height=1080, environment="browser"),
@@ -121,8 +122,8 @@ SPECS: list[tuple[ToolSpec, dict[str, object]]] = [
         },
     ),
     (
-        ImageGeneration(output_format="webp", background="transparent"),
-        {"type": "image_generation", "output_format": "webp", "background": "transparent"},
+        ImageGeneration(model="gpt-image-1", output_format="webp", background="transparent"),
+        {"type": "image_generation", "model": "gpt-image-1", "output_format": "webp", "background": "transparent"},
     ),
     (
         RemoteMcp(server_url="https://x", server_label="x", authorization="t"),
