@@ -56,25 +56,15 @@ async def compare(base: Path) -> list[Row]:
     await launcher.ready()
     ready = time.perf_counter()
     cwd = str(base / "ws")
-    works: dict[str, Work] = {
-        "posix_spawn": spawn_plainly,
+    ours: dict[str, Work] = {
         "warm": lambda: spawn(launcher, cwd),
         "cold": lambda: spawn_cold(pool, key, launcher, cwd),
     }
-    bwrap = bubblewrap(plan, base)
-    if bwrap is not None:
-        words = bwrap.words(["/bin/true"], cwd, [cover for cover in boundary_of(plan).covers if cover.kind != "empty"])
-        works["bwrap"] = partial(run, without_descriptors(words), ENV)
-    times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
-    if codex := shutil.which("codex"):
-        words = [codex, "sandbox", "-P", ":workspace", "-C", cwd, "--", "/bin/true"]
-        [times["codex"]] = await in_turns([partial(run, words, environment(base))], PEER_ROUNDS)
+    times = await beside_peers(ours, plan, base)
     memory, spares = await asyncio.to_thread(zygotes), pool.spares
     beside = await beside_repositories(pool, base)
     sessions = await whole_commands(base)
     await launcher.close()
-    if bwrap is not None:
-        await bwrap.close()
     return [
         bounded("opening a sandbox, until it returns", opened - started, 5, "ms", 1e3),
         bounded("opening a sandbox, until it is ready", ready - started, None, "ms", 1e3),
@@ -97,6 +87,23 @@ async def compare(base: Path) -> list[Row]:
         ),
         *(bounded(f"idle zygote with {spares} spares", size, 5, "MiB") for size in memory),
     ]
+
+
+async def beside_peers(ours: dict[str, Work], plan: ConfinementPlan, base: Path) -> dict[str, float]:
+    """The seconds of our spawns, and of those of whoever is here."""
+    cwd = str(base / "ws")
+    works: dict[str, Work] = {"posix_spawn": spawn_plainly, **ours}
+    bwrap = bubblewrap(plan, base)
+    if bwrap is not None:
+        words = bwrap.words(["/bin/true"], cwd, [cover for cover in boundary_of(plan).covers if cover.kind != "empty"])
+        works["bwrap"] = partial(run, without_descriptors(words), ENV)
+    times = dict(zip(works, await in_turns([*works.values()], ROUNDS, pause=PAUSE), strict=True))
+    if bwrap is not None:
+        await bwrap.close()
+    if codex := shutil.which("codex"):
+        words = [codex, "sandbox", "-P", ":workspace", "-C", cwd, "--", "/bin/true"]
+        [times["codex"]] = await in_turns([partial(run, words, environment(base))], PEER_ROUNDS)
+    return times
 
 
 def spawns(times: dict[str, float]) -> list[Row]:

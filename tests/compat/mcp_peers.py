@@ -62,101 +62,122 @@ class Peer(msgspec.Struct, frozen=True):
 
 def peers(folder: Path, root: Path, page: str) -> list[Peer]:
     """All of them, over the files in `root`; `page` is what is fetched."""
-    modules, repo = folder / "node_modules", {"repo_path": str(root)}
+    modules = folder / "node_modules"
+    return [
+        everything(modules), filesystem(modules, root), memory(modules, root), clock(folder), git(folder, root),
+        fetch(folder, page),
+    ]  # fmt: skip
+
+
+def everything(modules: Path) -> Peer:
+    return Peer(
+        "everything", "node", (script_of(modules, "server-everything"), "stdio"),
+        [
+            ("echo", {"message": "hello"}),
+            ("get-annotated-message", {"messageType": "error", "includeImage": True}),
+            ("get-env", {}),
+            ("get-resource-links", {"count": 2}),
+            ("get-resource-reference", {"resourceType": "Blob", "resourceId": 1}),
+            ("get-structured-content", {"location": "Chicago"}),
+            ("get-sum", {"a": 2, "b": 3}),
+            ("get-tiny-image", {}),
+            ("gzip-file-as-resource", {"name": "x.gz", "data": "data:text/plain,hi"}),
+            ("toggle-simulated-logging", {}),
+            ("toggle-subscriber-updates", {}),
+            ("trigger-long-running-operation", {"duration": 1, "steps": 2}),
+            ("get-roots-list", {}),
+            ("trigger-elicitation-request", {}),
+            ("trigger-url-elicitation", {"url": "https://example.com/x", "elicitationId": "e"}),
+            ("simulate-research-query", {"topic": "iron"}),
+        ],
+        differing=frozenset({"get-env", "toggle-simulated-logging", "toggle-subscriber-updates"}),
+        not_theirs=frozenset({"simulate-research-query"}),
+    )  # fmt: skip
+
+
+def filesystem(modules: Path, root: Path) -> Peer:
     a, b = str(root / "a.txt"), str(root / "b.txt")
+    return Peer(
+        "filesystem", "node", (script_of(modules, "server-filesystem"), str(root)),
+        [
+            ("read_file", {"path": a}),
+            ("read_text_file", {"path": a, "head": 1}),
+            ("read_media_file", {"path": str(root / "p.png")}),
+            ("read_multiple_files", {"paths": [a, str(root / "none")]}),
+            ("write_file", {"path": b, "content": "new\\n"}),
+            ("edit_file", {"path": b, "edits": [{"oldText": "new", "newText": "old"}]}),
+            ("create_directory", {"path": str(root / "d")}),
+            ("list_directory", {"path": str(root)}),
+            ("list_directory_with_sizes", {"path": str(root)}),
+            ("directory_tree", {"path": str(root), "excludePatterns": [".git"]}),
+            ("move_file", {"source": b, "destination": str(root / "d" / "c.txt")}),
+            ("search_files", {"path": str(root), "pattern": "*.txt"}),
+            ("get_file_info", {"path": a}),
+            ("list_allowed_directories", {}),
+            ("read_text_file", {"path": "/etc/passwd"}),
+        ],
+    )  # fmt: skip
+
+
+def memory(modules: Path, root: Path) -> Peer:
     entity = {"name": "Ada", "entityType": "person", "observations": ["writes"]}
     relation = {"from": "Ada", "to": "Bob", "relationType": "knows"}
-    return [
-        Peer(
-            "everything", "node", (script_of(modules, "server-everything"), "stdio"),
-            [
-                ("echo", {"message": "hello"}),
-                ("get-annotated-message", {"messageType": "error", "includeImage": True}),
-                ("get-env", {}),
-                ("get-resource-links", {"count": 2}),
-                ("get-resource-reference", {"resourceType": "Blob", "resourceId": 1}),
-                ("get-structured-content", {"location": "Chicago"}),
-                ("get-sum", {"a": 2, "b": 3}),
-                ("get-tiny-image", {}),
-                ("gzip-file-as-resource", {"name": "x.gz", "data": "data:text/plain,hi"}),
-                ("toggle-simulated-logging", {}),
-                ("toggle-subscriber-updates", {}),
-                ("trigger-long-running-operation", {"duration": 1, "steps": 2}),
-                ("get-roots-list", {}),
-                ("trigger-elicitation-request", {}),
-                ("trigger-url-elicitation", {"url": "https://example.com/x", "elicitationId": "e"}),
-                ("simulate-research-query", {"topic": "iron"}),
-            ],
-            differing=frozenset({"get-env", "toggle-simulated-logging", "toggle-subscriber-updates"}),
-            not_theirs=frozenset({"simulate-research-query"}),
-        ),
-        Peer(
-            "filesystem", "node", (script_of(modules, "server-filesystem"), str(root)),
-            [
-                ("read_file", {"path": a}),
-                ("read_text_file", {"path": a, "head": 1}),
-                ("read_media_file", {"path": str(root / "p.png")}),
-                ("read_multiple_files", {"paths": [a, str(root / "none")]}),
-                ("write_file", {"path": b, "content": "new\\n"}),
-                ("edit_file", {"path": b, "edits": [{"oldText": "new", "newText": "old"}]}),
-                ("create_directory", {"path": str(root / "d")}),
-                ("list_directory", {"path": str(root)}),
-                ("list_directory_with_sizes", {"path": str(root)}),
-                ("directory_tree", {"path": str(root), "excludePatterns": [".git"]}),
-                ("move_file", {"source": b, "destination": str(root / "d" / "c.txt")}),
-                ("search_files", {"path": str(root), "pattern": "*.txt"}),
-                ("get_file_info", {"path": a}),
-                ("list_allowed_directories", {}),
-                ("read_text_file", {"path": "/etc/passwd"}),
-            ],
-        ),
-        Peer(
-            "memory", "node", (script_of(modules, "server-memory"),),
-            [
-                ("create_entities", {"entities": [entity, {**entity, "name": "Bob"}]}),
-                ("create_relations", {"relations": [relation]}),
-                ("add_observations", {"observations": [{"entityName": "Ada", "contents": ["reads"]}]}),
-                ("read_graph", {}),
-                ("search_nodes", {"query": "Ada"}),
-                ("open_nodes", {"names": ["Bob"]}),
-                ("delete_observations", {"deletions": [{"entityName": "Ada", "observations": ["reads"]}]}),
-                ("delete_relations", {"relations": [relation]}),
-                ("delete_entities", {"entityNames": ["Ada", "Bob"]}),
-                ("read_graph", {}),
-            ],
-            env={"MEMORY_FILE_PATH": str(root / "memory.jsonl")},
-        ),
-        Peer(
-            "time", str(folder / "time/bin/mcp-server-time"), (),
-            [
-                ("get_current_time", {"timezone": "Europe/Berlin"}),
-                ("convert_time", {"source_timezone": "UTC", "time": "10:00", "target_timezone": "Asia/Tokyo"}),
-                ("convert_time", {"source_timezone": "No/Where", "time": "10:00", "target_timezone": "UTC"}),
-            ],
-        ),
-        Peer(
-            "git", str(folder / "git/bin/mcp-server-git"), (),
-            [
-                ("git_status", repo),
-                ("git_diff_unstaged", repo),
-                ("git_add", {**repo, "files": ["a.txt"]}),
-                ("git_diff_staged", repo),
-                ("git_diff", {**repo, "target": "HEAD"}),
-                ("git_commit", {**repo, "message": "second"}),
-                ("git_log", repo),
-                ("git_show", {**repo, "revision": "HEAD"}),
-                ("git_create_branch", {**repo, "branch_name": "side"}),
-                ("git_checkout", {**repo, "branch_name": "side"}),
-                ("git_branch", {**repo, "branch_type": "local"}),
-                ("git_reset", repo),
-            ],
-            env={**DATES, **ME},
-        ),
-        Peer(
-            "fetch", str(folder / "fetch/bin/mcp-server-fetch"), ("--ignore-robots-txt", "--allow-private-ips"),
-            [("fetch", {"url": page}), ("fetch", {"url": page, "raw": True}), ("fetch", {"url": f"{page}none"})],
-        ),
-    ]  # fmt: skip
+    return Peer(
+        "memory", "node", (script_of(modules, "server-memory"),),
+        [
+            ("create_entities", {"entities": [entity, {**entity, "name": "Bob"}]}),
+            ("create_relations", {"relations": [relation]}),
+            ("add_observations", {"observations": [{"entityName": "Ada", "contents": ["reads"]}]}),
+            ("read_graph", {}),
+            ("search_nodes", {"query": "Ada"}),
+            ("open_nodes", {"names": ["Bob"]}),
+            ("delete_observations", {"deletions": [{"entityName": "Ada", "observations": ["reads"]}]}),
+            ("delete_relations", {"relations": [relation]}),
+            ("delete_entities", {"entityNames": ["Ada", "Bob"]}),
+            ("read_graph", {}),
+        ],
+        env={"MEMORY_FILE_PATH": str(root / "memory.jsonl")},
+    )  # fmt: skip
+
+
+def clock(folder: Path) -> Peer:
+    return Peer(
+        "time", str(folder / "time/bin/mcp-server-time"), (),
+        [
+            ("get_current_time", {"timezone": "Europe/Berlin"}),
+            ("convert_time", {"source_timezone": "UTC", "time": "10:00", "target_timezone": "Asia/Tokyo"}),
+            ("convert_time", {"source_timezone": "No/Where", "time": "10:00", "target_timezone": "UTC"}),
+        ],
+    )  # fmt: skip
+
+
+def git(folder: Path, root: Path) -> Peer:
+    repo = {"repo_path": str(root)}
+    return Peer(
+        "git", str(folder / "git/bin/mcp-server-git"), (),
+        [
+            ("git_status", repo),
+            ("git_diff_unstaged", repo),
+            ("git_add", {**repo, "files": ["a.txt"]}),
+            ("git_diff_staged", repo),
+            ("git_diff", {**repo, "target": "HEAD"}),
+            ("git_commit", {**repo, "message": "second"}),
+            ("git_log", repo),
+            ("git_show", {**repo, "revision": "HEAD"}),
+            ("git_create_branch", {**repo, "branch_name": "side"}),
+            ("git_checkout", {**repo, "branch_name": "side"}),
+            ("git_branch", {**repo, "branch_type": "local"}),
+            ("git_reset", repo),
+        ],
+        env={**DATES, **ME},
+    )  # fmt: skip
+
+
+def fetch(folder: Path, page: str) -> Peer:
+    return Peer(
+        "fetch", str(folder / "fetch/bin/mcp-server-fetch"), ("--ignore-robots-txt", "--allow-private-ips"),
+        [("fetch", {"url": page}), ("fetch", {"url": page, "raw": True}), ("fetch", {"url": f"{page}none"})],
+    )  # fmt: skip
 
 
 def fresh(root: Path) -> None:

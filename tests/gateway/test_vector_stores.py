@@ -100,6 +100,12 @@ def test_the_sdk_makes_fills_and_searches_a_store(client: OpenAI) -> None:
         "Pears are sweet【7】. Grüße"
     ]
 
+
+def test_a_batch_tells_what_cannot_be_read_and_a_store_changes_and_goes(client: OpenAI) -> None:
+    stores = client.vector_stores
+    store = stores.create(name="Fruit", metadata={"a": "b"}, expires_after={"anchor": "last_active_at", "days": 3})
+    tower = stores.files.upload_and_poll(vector_store_id=store.id, file=TOWER)
+    stores.files.upload_and_poll(vector_store_id=store.id, file=PEARS)
     broken = client.files.create(file=BROKEN, purpose="assistants")
     batch = stores.file_batches.create_and_poll(store.id, file_ids=[tower.id, broken.id, tower.id])
     counts = batch.file_counts

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ def tool(name: str, properties: dict[str, Any] | None = None, **more: Any) -> di
     }
 
 
+def said(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def cursor_of(message: dict[str, Any]) -> str | None:
+    return (message.get("params") or {}).get("cursor")
+
+
 class Stub:
     def __init__(self, modes: list[str]) -> None:
         self.modes = dict(mode.partition("=")[::2] for mode in modes)
@@ -56,6 +65,11 @@ class Stub:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
+    def log(self, line: str) -> None:
+        if "log" in self.modes:
+            with Path(self.modes["log"]).open("a") as log:
+                log.write(f"{line}\n")
+
     def wait(self) -> None:
         """Until the gate is open; until as many servers as there are to be have started."""
         while "gate" in self.modes and not Path(self.modes["gate"]).exists():
@@ -66,9 +80,7 @@ class Stub:
                 time.sleep(0.01)
 
     def serve(self) -> None:
-        if "log" in self.modes:
-            with Path(self.modes["log"]).open("a") as log:
-                log.write(f"start {os.getpid()}\n")
+        self.log(f"start {os.getpid()}")
         if "crash-at-start" in self.modes:
             sys.stderr.write("no license found\n")
             sys.exit(3)
@@ -87,35 +99,32 @@ class Stub:
             self.raw(b"still loading\n")
             time.sleep(300)
         for line in sys.stdin.buffer:
-            if "received" in self.modes:
-                with Path(self.modes["received"]).open("ab") as received:
-                    received.write(line)
-            message = json.loads(line)
-            if "method" not in message:
-                self.answers[message["id"]] = message
-                continue
-            if message["method"] == "tools/call":
-                threading.Thread(target=self.call, args=(message,), daemon=True).start()
-            else:
-                self.handle(message)
-        if "log" in self.modes:
-            with Path(self.modes["log"]).open("a") as log:
-                log.write("end\n")
+            self.read(line)
+        self.log("end")
         if "stubborn" in self.modes:
             import signal
 
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             time.sleep(300)
 
-    def handle(self, message: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - as `call`
-        method, params = message["method"], message.get("params") or {}
-        if method == "notifications/cancelled":
-            self.cancelled.append(params["requestId"])
-            if "log" in self.modes:
-                with Path(self.modes["log"]).open("a") as log:
-                    log.write("cancelled\n")
-        if "id" not in message:
-            return
+    def read(self, line: bytes) -> None:
+        if "received" in self.modes:
+            with Path(self.modes["received"]).open("ab") as received:
+                received.write(line)
+        message = json.loads(line)
+        if "method" not in message:
+            self.answers[message["id"]] = message
+        elif message["method"] == "tools/call":
+            threading.Thread(target=self.call, args=(message,), daemon=True).start()
+        elif "id" in message:
+            self.handle(message)
+        elif message["method"] == "notifications/cancelled":
+            self.cancelled.append(message["params"]["requestId"])
+            self.log("cancelled")
+
+    def handle(self, message: dict[str, Any]) -> None:
+        """Answer a request, as the modes say; what a method answers by itself is None."""
+        method = message["method"]
         if self.modes.get("hang") == method:
             time.sleep(300)
         if self.modes.get("die") == method:
@@ -123,61 +132,73 @@ class Stub:
         if self.modes.get("deaf") == method:
             os.close(1)
             time.sleep(300)
-        result: Any
-        if method == "initialize" and "modern" in self.modes:
-            error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"], "requested": "x"}}
-            self.write({"jsonrpc": "2.0", "id": message["id"], "error": error})
-            return
-        if method == "server/discover" and "modern" in self.modes:
-            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
-        elif method == "subscriptions/listen":
-            self.listening = message["id"]
-            meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
-            params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
-            self.write({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
-            return
-        elif method == "initialize" and "greeting" in self.modes:
-            result = json.loads(self.modes["greeting"])
-        elif method == "initialize":
-            self.client = params["capabilities"]
-            result = {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {"tools": {"listChanged": True}, "resources": {}},
-                "serverInfo": {"name": "stub", "version": "1"},
-            }
-            if "tasks" in self.modes:
-                result["capabilities"]["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
-        elif method.startswith("tasks/"):
+        if method.startswith("tasks/"):
             self.task(message)
             return
-        elif method == "tools/list":
-            if "log" in self.modes:
-                with Path(self.modes["log"]).open("a") as log:
-                    log.write("tools/list\n")
-            result = self.tools(params.get("cursor"))
-            if "storm" in self.modes:
-                self.reply(message, result)
-                self.write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-                return
-        elif method == "resources/list":
-            name = "two" if params.get("cursor") else "one"
-            result = {"resources": [{"uri": f"memo://{name}", "name": name, "mimeType": "text/plain"}]}
-            if "pages" in self.modes and name == "one":
-                result["nextCursor"] = "next"
-        elif method == "resources/templates/list":
-            result = {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "memo"}]}
-        elif method == "resources/read":
-            if params["uri"] == "memo://one":
-                result = {"contents": [{"uri": "memo://one", "text": "first"}, {"uri": "x:y", "blob": "AAAA"}]}
-            else:
-                self.write(
-                    {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32002, "message": "no such resource"}}
-                )
-                return
-        else:
-            self.write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown"}})
-            return
-        self.reply(message, result)
+        answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "initialize": self.initialize,
+            "server/discover": self.discover,
+            "subscriptions/listen": self.listen,
+            "tools/list": self.list_tools,
+            "resources/list": self.list_resources,
+            "resources/templates/list": self.list_templates,
+            "resources/read": self.read_resource,
+        }
+        if method not in answers:
+            self.refuse(message)
+        elif (result := answers[method](message)) is not None:
+            self.reply(message, result)
+
+    def refuse(self, message: dict[str, Any], code: int = -32601, words: str = "unknown", **more: Any) -> None:
+        self.write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": words, **more}})
+
+    def notify(self, method: str, **more: Any) -> None:
+        self.write({"jsonrpc": "2.0", "method": f"notifications/{method}", **more})
+
+    def initialize(self, message: dict[str, Any]) -> Any:
+        if "modern" in self.modes:
+            return self.refuse(message, -32022, "no", data={"supported": ["2026-07-28"], "requested": "x"})
+        if "greeting" in self.modes:
+            return json.loads(self.modes["greeting"])
+        self.client = message["params"]["capabilities"]
+        can: dict[str, Any] = {"tools": {"listChanged": True}, "resources": {}}
+        if "tasks" in self.modes:
+            can["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        return {
+            "protocolVersion": "2025-06-18",
+            "capabilities": can,
+            "serverInfo": {"name": "stub", "version": "1"},
+        }
+
+    def discover(self, message: dict[str, Any]) -> Any:
+        if "modern" not in self.modes:
+            return self.refuse(message)
+        return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
+
+    def listen(self, message: dict[str, Any]) -> None:
+        self.listening = message["id"]
+        meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+        self.notify("subscriptions/acknowledged", params=params)
+
+    def list_tools(self, message: dict[str, Any]) -> Any:
+        self.log("tools/list")
+        self.reply(message, self.tools(cursor_of(message)))
+        if "storm" in self.modes:
+            self.notify("tools/list_changed")
+
+    def list_resources(self, message: dict[str, Any]) -> Any:
+        name = "two" if cursor_of(message) else "one"
+        following = {"nextCursor": "next"} if "pages" in self.modes and name == "one" else {}
+        return {"resources": [{"uri": f"memo://{name}", "name": name, "mimeType": "text/plain"}], **following}
+
+    def list_templates(self, message: dict[str, Any]) -> Any:
+        return {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "memo"}]}
+
+    def read_resource(self, message: dict[str, Any]) -> Any:
+        if message["params"]["uri"] != "memo://one":
+            return self.refuse(message, -32002, "no such resource")
+        return {"contents": [{"uri": "memo://one", "text": "first"}, {"uri": "x:y", "blob": "AAAA"}]}
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         """The client's answer to a request of ours."""
@@ -199,7 +220,7 @@ class Stub:
         for step in range(arguments.get("steps", 3)):
             time.sleep(0.1)
             progress = {"progressToken": token, "progress": step + 1, "total": 3}
-            self.write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+            self.notify("progress", params=progress)
             if task["status"] == "cancelled":
                 return
         if "ask" in arguments:
@@ -220,23 +241,21 @@ class Stub:
             return
         message = self.waiting.pop(number)
         if task["status"] == "failed":
-            error = {"code": -32603, "message": "the disk is full"}
-            self.write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+            self.refuse(message, -32603, "the disk is full")
         else:
-            self.reply(message, {"content": [{"type": "text", "text": f"deep: {task.get('said', 'done')}"}]})
+            self.reply(message, said(f"deep: {task.get('said', 'done')}"))
 
     def task(self, message: dict[str, Any]) -> None:
         number = message["params"]["taskId"]
         if "forgets-tasks" in self.modes:
-            self.write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "no such task"}})
+            self.refuse(message, -32602, "no such task")
         elif message["method"] == "tasks/result":
             self.waiting[number] = message
             self.answer_task(number)
         else:
             if message["method"] == "tasks/cancel":
                 self.tasks[number]["status"] = "cancelled"
-                with Path(self.modes["log"]).open("a") as log:
-                    log.write("task cancelled\n")
+                self.log("task cancelled")
             self.reply(message, self.tasks[number])
 
     def reply(self, message: dict[str, Any], result: Any) -> None:
@@ -273,90 +292,105 @@ class Stub:
             tools.append(tool("grown", **read_only))
         return {"tools": tools}
 
-    def call(self, message: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - one place for every way to misbehave
+    def call(self, message: dict[str, Any]) -> None:
+        """Run a tool: its method `call_NAME`, if it has one. What that answers by itself is None."""
         params = message["params"]
         name, arguments = params["name"], params.get("arguments") or {}
         if name == "deep" and "task" in params:
             self.start_task(message)
             return
-        result: Any = {"content": [{"type": "text", "text": f"{name}: {json.dumps(arguments, ensure_ascii=False)}"}]}
-        if name == "echo":
-            result = {"content": [{"type": "text", "text": f"ECHO: {arguments.get('text')}"}]}
-        elif name == "result":
-            result = arguments["result"]
-        elif name == "environ":
-            seen = {"env": dict(os.environ), "cwd": str(Path.cwd())}
-            result = {"content": [{"type": "text", "text": json.dumps(seen)}]}
-        elif name == "die":
-            sys.stderr.write("out of memory\n")
-            sys.stderr.flush()
-            os._exit(9)
-        elif name == "client":
-            said = {method: self.ask(method, {"messages": [], "maxTokens": 1}) for method in arguments["methods"]}
-            result = {"content": [{"type": "text", "text": json.dumps({"capabilities": self.client, **said})}]}
-        elif name == "late":
-            token = params["_meta"]["progressToken"]
-            params = {"progressToken": token, "progress": 1}
-            told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-            if arguments.get("ever"):
-                while True:
-                    self.write(told)
-            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
-            self.raw(json.dumps(answer).encode() + b"\n" + json.dumps(told).encode() + b"\n")
-            return
-        elif name == "flood":
-            told_of: list[tuple[str, Any]] = [("tools/list_changed", {}), ("x/y", [1]), ("progress", 3)]
-            made = ({"jsonrpc": "2.0", "method": f"notifications/{what}", "params": more} for what, more in told_of)
-            lines = [json.dumps(one).encode() + b"\n" for one in made]
-            for _ in range(200):
-                self.raw(lines[0] * 200 + lines[1] * 200 + lines[2])
-        elif name == "slow":
-            if "log" in self.modes:
-                with Path(self.modes["log"]).open("a") as log:
-                    log.write("slow\n")
-            time.sleep(300)
-        elif name == "meet":  # four calls of it meet if they run side by side
-            try:
-                self.met.wait(arguments["seconds"])
-            except threading.BrokenBarrierError:
-                result = {"content": [{"type": "text", "text": "alone"}]}
-        elif name == "progress":
-            for step in range(9):
-                time.sleep(0.1)
-                token = params["_meta"]["progressToken"]
-                progress = {"progressToken": token, "progress": step, "total": 9, "message": f"step {step}"}
-                self.write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
-        elif name == "grow":
-            self.renamed = True
-            changed: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            if "modern" in self.modes:
-                changed["params"] = {"_meta": {"io.modelcontextprotocol/subscriptionId": self.listening}}
-            self.write(changed)
-        elif name == "ask" and "modern" in self.modes:
-            schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-            form = {"mode": "form", "message": "Really?", "requestedSchema": schema}
-            result = {
-                "resultType": "input_required",
-                "inputRequests": {"q": {"method": "elicitation/create", "params": form}},
-                "requestState": "state",
-            }
-            if "inputResponses" in params:
-                said = {"state": params["requestState"], **params["inputResponses"]["q"]}
-                result = {"content": [{"type": "text", "text": json.dumps(said)}]}
-        elif name == "ask":
-            schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-            answer = self.ask("elicitation/create", {"message": "Really?", "requestedSchema": schema})
-            result = {"content": [{"type": "text", "text": json.dumps(answer["result"])}]}
-        elif name == "huge":
-            self.raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % message["id"])
-            for _ in range(40):
-                self.raw(b"x" * 1024 * 1024)
-            self.raw(b'"}]}}\n')
+        run = getattr(self, f"call_{name}", None)
+        told = f"{name}: {json.dumps(arguments, ensure_ascii=False)}"
+        result = said(told) if run is None else run(message, arguments)
+        if result is None:
             return
         self.reply(message, result)
         if "exit-after-call" in self.modes:
             time.sleep(0.05)
             os._exit(0)
+
+    def call_echo(self, message: Any, arguments: Any) -> Any:
+        return said(f"ECHO: {arguments.get('text')}")
+
+    def call_result(self, message: Any, arguments: Any) -> Any:
+        return arguments["result"]
+
+    def call_environ(self, message: Any, arguments: Any) -> Any:
+        return said(json.dumps({"env": dict(os.environ), "cwd": str(Path.cwd())}))
+
+    def call_die(self, message: Any, arguments: Any) -> None:
+        sys.stderr.write("out of memory\n")
+        sys.stderr.flush()
+        os._exit(9)
+
+    def call_client(self, message: Any, arguments: Any) -> Any:
+        answers = {method: self.ask(method, {"messages": [], "maxTokens": 1}) for method in arguments["methods"]}
+        return said(json.dumps({"capabilities": self.client, **answers}))
+
+    def call_late(self, message: Any, arguments: Any) -> None:
+        """Progress after the answer, or for ever and no answer."""
+        params = {"progressToken": message["params"]["_meta"]["progressToken"], "progress": 1}
+        while arguments.get("ever"):
+            self.notify("progress", params=params)
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        self.raw(json.dumps(answer).encode() + b"\n" + json.dumps(told).encode() + b"\n")
+
+    def call_flood(self, message: Any, arguments: Any) -> Any:
+        told: list[tuple[str, Any]] = [("tools/list_changed", {}), ("x/y", [1]), ("progress", 3)]
+        made = ({"jsonrpc": "2.0", "method": f"notifications/{what}", "params": more} for what, more in told)
+        lines = [json.dumps(one).encode() + b"\n" for one in made]
+        for _ in range(200):
+            self.raw(lines[0] * 200 + lines[1] * 200 + lines[2])
+        return said("flood: {}")
+
+    def call_slow(self, message: Any, arguments: Any) -> Any:
+        self.log("slow")
+        time.sleep(300)
+        return said("slow: {}")
+
+    def call_meet(self, message: Any, arguments: Any) -> Any:
+        """Four calls of it meet if they run side by side."""
+        try:
+            self.met.wait(arguments["seconds"])
+        except threading.BrokenBarrierError:
+            return said("alone")
+        return said(f"meet: {json.dumps(arguments)}")
+
+    def call_progress(self, message: Any, arguments: Any) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+        for step in range(9):
+            time.sleep(0.1)
+            self.notify(
+                "progress", params={"progressToken": token, "progress": step, "total": 9, "message": f"step {step}"}
+            )
+        return said("progress: {}")
+
+    def call_grow(self, message: Any, arguments: Any) -> Any:
+        self.renamed = True
+        meta = {"io.modelcontextprotocol/subscriptionId": self.listening}
+        self.notify("tools/list_changed", **({"params": {"_meta": meta}} if "modern" in self.modes else {}))
+        return said("grow: {}")
+
+    def call_ask(self, message: Any, arguments: Any) -> Any:
+        schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+        form = {"message": "Really?", "requestedSchema": schema}
+        params = message["params"]
+        if "modern" not in self.modes:
+            return said(json.dumps(self.ask("elicitation/create", form)["result"]))
+        if "inputResponses" in params:
+            return said(json.dumps({"state": params["requestState"], **params["inputResponses"]["q"]}))
+        return {
+            "resultType": "input_required",
+            "inputRequests": {"q": {"method": "elicitation/create", "params": {"mode": "form", **form}}},
+            "requestState": "state",
+        }
+
+    def call_huge(self, message: Any, arguments: Any) -> None:
+        self.raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % message["id"])
+        for _ in range(40):
+            self.raw(b"x" * 1024 * 1024)
+        self.raw(b'"}]}}\n')
 
 
 if __name__ == "__main__":

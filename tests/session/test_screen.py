@@ -33,6 +33,7 @@ from ferrule.session.hooks import HookInput, HookOutput, PythonHook, SpecificOut
 from ferrule.session.images import MAX_IMAGE_BYTES, bounded
 from ferrule.session.sources import expand_profile
 from ferrule.testing import ScriptedModel, http_error
+from ferrule.testing.steps import Raw
 from ferrule.tools.events import ToolEvent
 from tests.builtin.states import conversation
 from tests.containers.screens import require_screen
@@ -131,6 +132,23 @@ SECOND: Sequence[Fields] = (
 BOOK: Fields = {"type": "click", "x": 60, "y": 220}
 
 
+def booking(site: Site) -> Iterator[Raw]:
+    """The answers of a model that fills a form, and tries what is refused."""
+    yield items(thought("rs_0"), acts("blank", {"type": "screenshot"}))
+    yield items(thought("rs_1"), opened("open", site.url("/book")))
+    yield items(thought("rs_2"), acts("first", *FIRST))
+    yield items(thought("rs_3"), acts("second", *SECOND))
+    single = {"action": BOOK, "pending_safety_checks": [CHECK]}
+    yield items(thought("rs_4"), acts("refused", **single))
+    yield items(thought("rs_5"), acts("booked", **single))
+    yield items(thought("rs_6"), acts("outside", {"type": "click", "x": 5000, "y": 10}))
+    yield items(thought("rs_7"), acts("odd", {"type": "dance"}, {"type": "wait"}))
+    yield items(thought("rs_8"), opened("file", "file:///etc/passwd"), opened("other", "http://other.test/"))
+    yield items(opened("ruled", "http://ruled.test/hats"))
+    yield items(thought("rs_9"), acts("elsewhere", {"type": "keypress", "keys": ["NOKEY"]}, BOOK))
+    yield items(said("Booked."))
+
+
 async def test_a_form_is_filled_and_booked_by_native_items(screen: None, site: Site, tmp_path: Path) -> None:
     asked: list[ExecApproval] = []
     ended: dict[str, ToolOutput] = {}
@@ -145,19 +163,7 @@ async def test_a_form_is_filled_and_booked_by_native_items(screen: None, site: S
 
     site.booked.clear()
     with ScriptedModel() as server:
-        server.add(items(thought("rs_0"), acts("blank", {"type": "screenshot"})))
-        server.add(items(thought("rs_1"), opened("open", site.url("/book"))))
-        server.add(items(thought("rs_2"), acts("first", *FIRST)))
-        server.add(items(thought("rs_3"), acts("second", *SECOND)))
-        single = {"action": BOOK, "pending_safety_checks": [CHECK]}
-        server.add(items(thought("rs_4"), acts("refused", **single)))
-        server.add(items(thought("rs_5"), acts("booked", **single)))
-        server.add(items(thought("rs_6"), acts("outside", {"type": "click", "x": 5000, "y": 10})))
-        server.add(items(thought("rs_7"), acts("odd", {"type": "dance"}, {"type": "wait"})))
-        server.add(items(thought("rs_8"), opened("file", "file:///etc/passwd"), opened("other", "http://other.test/")))
-        server.add(items(opened("ruled", "http://ruled.test/hats")))
-        server.add(items(thought("rs_9"), acts("elsewhere", {"type": "keypress", "keys": ["NOKEY"]}, BOOK)))
-        server.add(items(said("Booked.")))
+        server.add(*booking(site))
         made = agent(server, "responses", site, tmp_path, on_approval=decide, on_event=see)
         result = await made.run("Book Tuesday for Ada.")
         assert result.text == "Booked."

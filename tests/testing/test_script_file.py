@@ -40,64 +40,64 @@ def read(tmp_path: Path, data: object) -> Script:
     return Script.from_json(path)
 
 
-def test_every_form_of_a_step(tmp_path: Path) -> None:
-    script = read(
-        tmp_path,
+EVERY_FORM = {
+    "repeat": True,
+    "steps": [
+        "hi",
+        {"type": "function_call", "name": "f", "arguments": {"a": 1}},
+        [{"type": "message", "text": "one", "phase": "commentary"}, "two"],
         {
-            "repeat": True,
-            "steps": [
-                "hi",
-                {"type": "function_call", "name": "f", "arguments": {"a": 1}},
-                [{"type": "message", "text": "one", "phase": "commentary"}, "two"],
-                {
-                    "items": ["x"],
-                    "expect": "found",
-                    "usage": {"input_tokens": 3, "output_tokens": 4},
-                    "end": "max_output_tokens",
-                    "delta_chars": 2,
-                    "edits": ["same_index"],
-                    "framing": {"newline": "\r\n", "bom": True},
-                    "delay": 0.5,
-                    "chunks": {"seed": 7, "most": 9},
-                    "pace": 1,
-                    "stall": {"at": "[DONE]", "seconds": 2},
-                    "cut_after": 100,
-                },
-                {"items": [], "end": {"failed": "boom"}, "chunks": [1, 2]},
-                {"items": [], "end": {"stream_error": "no", "code": 429, "nested": True, "resets_in_seconds": 9}},
-                {"error": "slow down", "status": 429, "headers": {"retry-after": "7"}},
-                {"raw": "data: x\n\n", "chunks": 1},
-                {"hang_up": True},
-            ],
+            "items": ["x"],
+            "expect": "found",
+            "usage": {"input_tokens": 3, "output_tokens": 4},
+            "end": "max_output_tokens",
+            "delta_chars": 2,
+            "edits": ["same_index"],
+            "framing": {"newline": "\r\n", "bom": True},
+            "delay": 0.5,
+            "chunks": {"seed": 7, "most": 9},
+            "pace": 1,
+            "stall": {"at": "[DONE]", "seconds": 2},
+            "cut_after": 100,
         },
-    )
-    assert script == Script(
-        (
-            step("hi"),
-            step(function_call("f", {"a": 1})),
-            step(message("one", phase="commentary"), "two"),
-            step(
-                "x",
-                expect="found",
-                usage=Usage(3, 4),
-                end="max_output_tokens",
-                delta_chars=2,
-                edits=[same_index],
-                framing=Framing(newline="\r\n", bom=True),
-                delay=0.5,
-                chunks=RandomChunks(7, 9),
-                pace=1.0,
-                stall=Stall("[DONE]", 2.0),
-                cut_after=100,
-            ),
-            step(end=Failed("boom"), chunks=[1, 2]),
-            step(end=StreamError("no", code=429, nested=True, more={"resets_in_seconds": 9})),
-            http_error(429, "slow down", headers={"retry-after": "7"}),
-            raw(b"data: x\n\n", chunks=1),
-            hang_up(),
+        {"items": [], "end": {"failed": "boom"}, "chunks": [1, 2]},
+        {"items": [], "end": {"stream_error": "no", "code": 429, "nested": True, "resets_in_seconds": 9}},
+        {"error": "slow down", "status": 429, "headers": {"retry-after": "7"}},
+        {"raw": "data: x\n\n", "chunks": 1},
+        {"hang_up": True},
+    ],
+}
+EVERY_STEP = Script(
+    (
+        step("hi"),
+        step(function_call("f", {"a": 1})),
+        step(message("one", phase="commentary"), "two"),
+        step(
+            "x",
+            expect="found",
+            usage=Usage(3, 4),
+            end="max_output_tokens",
+            delta_chars=2,
+            edits=[same_index],
+            framing=Framing(newline="\r\n", bom=True),
+            delay=0.5,
+            chunks=RandomChunks(7, 9),
+            pace=1.0,
+            stall=Stall("[DONE]", 2.0),
+            cut_after=100,
         ),
-        repeat=True,
-    )
+        step(end=Failed("boom"), chunks=[1, 2]),
+        step(end=StreamError("no", code=429, nested=True, more={"resets_in_seconds": 9})),
+        http_error(429, "slow down", headers={"retry-after": "7"}),
+        raw(b"data: x\n\n", chunks=1),
+        hang_up(),
+    ),
+    repeat=True,
+)
+
+
+def test_every_form_of_a_step(tmp_path: Path) -> None:
+    assert read(tmp_path, EVERY_FORM) == EVERY_STEP
 
 
 def test_expectations_in_a_file(tmp_path: Path) -> None:
