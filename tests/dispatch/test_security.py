@@ -9,7 +9,6 @@ from ferrule.dispatch.orchestrator import Orchestrator
 from ferrule.dispatch.security import (
     AlwaysConfirm,
     ConfirmRisky,
-    ModelEstimate,
     NeverConfirm,
     RuleBased,
     Security,
@@ -66,7 +65,6 @@ def command(*argv: str) -> Effect:
 )
 def test_facts_and_the_models_word(effect: Effect, stated: SecurityRisk, risk: SecurityRisk) -> None:
     assert RuleBased().assess(effect, stated) is risk
-    assert ModelEstimate().assess(effect, stated) is stated
 
 
 def test_the_estimate_is_taken_out_of_the_arguments() -> None:

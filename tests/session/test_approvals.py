@@ -114,21 +114,6 @@ async def test_a_pending_approval_is_decided_by_hand(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
 
 
-async def test_a_stored_decision_is_used_for_exactly_what_was_shown(tmp_path: Path) -> None:
-    asked: list[ExecApproval] = []
-
-    def remember(question: ExecApproval) -> ReviewDecision:
-        asked.append(question)
-        return ReviewDecision.DENIED
-
-    await agent(InProcessModel(*steps()), tmp_path, remember).run("go")
-    for fingerprint, made in (("another", False), (asked[0].fingerprint, True)):
-        async with await agent(InProcessModel(*steps()), tmp_path).open() as session:
-            session.toolset.pending.preload("c", fingerprint, Decision(ReviewDecision.APPROVED))
-            await session.run("go")
-        assert (tmp_path / "made").exists() is made
-
-
 async def test_an_interrupt_withdraws_the_question(tmp_path: Path) -> None:
     waiting = asyncio.Event()
 

@@ -1,14 +1,20 @@
 """What a model is told before the user speaks: how to work, where it is, what the repository's owner wants."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ferrule import Agent, tool
 from ferrule.protocol.settings import PROJECT_DOC_BYTES, Settings
-from ferrule.session.guidance import agents_text
+from ferrule.session.guidance import Reader
+from ferrule.session.guidance import agents_text as read_agents
 from ferrule.session.instructions import BASE_INSTRUCTIONS, base_instructions
 from ferrule.session.opening import open_session
 from ferrule.testing import ScriptedModel
 from tests.session.models import InProcessModel, says
+
+
+def agents_text(cwd: Path, *, fallbacks: Sequence[str] = (), limit: int = PROJECT_DOC_BYTES, home: str = "") -> str:
+    return read_agents(str(cwd), Reader(limit, warn=lambda text: None), fallbacks=fallbacks, home=home)
 
 
 def folder(path: Path, text: str | None = None) -> Path:

@@ -28,9 +28,6 @@ MAX_MISSED = 64
 
 async def ask_user(question: Question, front_end: FrontEnd | None, pending: PendingTable) -> Answer:
     """Show the question, and wait until it is answered in the table."""
-    given = pending.given(question)
-    if given is not None:
-        return given
     if front_end is None or not front_end.can_answer:
         return NoAnswer("nobody can answer questions here")
     if not question.request_id:

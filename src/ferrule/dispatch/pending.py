@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from ferrule.protocol.errors import Fatal, UsageError
-from ferrule.protocol.events import ExecApproval
 from ferrule.tools.questions import Answer, NoAnswer, Question, Waiting
 
 
@@ -19,11 +18,10 @@ class _Waiting(msgspec.Struct, frozen=True):
 class PendingTable:
     """Questions by their request id, in the order in which they were asked."""
 
-    __slots__ = ("_given", "_waiting")
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
-        self._given: dict[tuple[str, str], Answer] = {}
 
     def questions(self) -> list[Question]:
         """What the user is asked now, oldest first."""
@@ -60,16 +58,6 @@ class PendingTable:
         if not self.is_waiting(request_id):
             raise UsageError(f"no question {request_id!r} is waiting: it was answered, or its turn ended")
         self._waiting[request_id].answer.set_result(answer)
-
-    def preload(self, call_id: str, fingerprint: str, answer: Answer) -> None:
-        """Answer an approval before it is asked: the call is dispatched again after its answer was stored elsewhere."""
-        self._given[call_id, fingerprint] = answer
-
-    def given(self, question: Question) -> Answer | None:
-        """Return the preloaded answer to a question, once; only to exactly what was shown."""
-        if not isinstance(question, ExecApproval):
-            return None
-        return self._given.pop((question.call_id, question.fingerprint), None)
 
     def withdraw_all(self, reason: str) -> None:
         """End every question without an answer."""

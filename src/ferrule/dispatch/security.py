@@ -45,14 +45,6 @@ class SecurityAnalyzer(Protocol):
     def assess(self, effect: Effect, stated: SecurityRisk) -> SecurityRisk: ...
 
 
-class ModelEstimate:
-    """Trusts the model's estimate."""
-
-    def assess(self, effect: Effect, stated: SecurityRisk) -> SecurityRisk:
-        """Return the model's estimate."""
-        return stated
-
-
 class RuleBased:
     """Checks the facts, and takes the worse of them and the model's estimate."""
 

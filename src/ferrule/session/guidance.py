@@ -3,14 +3,14 @@ of other folders of the project once a call has touched them."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from ferrule.config import project_root
 from ferrule.execpolicy import visible
 from ferrule.history.compaction import user_message
 from ferrule.protocol.content import text_of
 from ferrule.protocol.items import Message, ResponseItem
-from ferrule.protocol.settings import PROJECT_DOC_BYTES, Settings
+from ferrule.protocol.settings import Settings
 from ferrule.reading import Unreadable, read_inside
 from ferrule.tools.touched import Touched
 
@@ -51,8 +51,8 @@ class Guidance:
         by `recall`, once they stand in history."""
         if not self._limit:
             return
-        reader = _Reader(self._limit, self._warn)
-        text = _above(self._cwd, reader, fallbacks=self._fallbacks, home=self._home)
+        reader = Reader(self._limit, self._warn)
+        text = agents_text(self._cwd, reader, fallbacks=self._fallbacks, home=self._home)
         if text:
             yield user_message(f"{HEADING}{visible(self._cwd, multiline=False)}\n\n{text}")
         for folder in self._visited:
@@ -71,7 +71,7 @@ class Guidance:
 
     def recall(self, items: Iterable[ResponseItem]) -> None:
         """Take from a history what it tells: that of a session that goes on, or after a compaction."""
-        self._reader = _Reader(self._limit, self._warn)
+        self._reader = Reader(self._limit, self._warn)
         self._visited: dict[str, None] = {}
         """Folders that calls have touched since the last compaction, with those above them, relative to the top."""
         self._named: set[str] = set()
@@ -89,7 +89,7 @@ class Guidance:
             real = PurePath(os.path.realpath(folder))  # who is told of a folder was told of those above it
             self._looked.update(map(str, (real, *real.parents)))
 
-    def _message(self, folder: str, reader: "_Reader") -> Iterator[ResponseItem]:
+    def _message(self, folder: str, reader: "Reader") -> Iterator[ResponseItem]:
         text = reader.read(self._top, _in(folder, (OVERRIDE_FILE, AGENTS_FILE, *self._fallbacks)))
         if text:
             yield user_message(f"{HEADING}{self._shown(folder)}\n\n{text}")
@@ -108,24 +108,12 @@ class Guidance:
         return _way(self._top, os.path.realpath(folder))
 
 
-def agents_text(
-    cwd: Path,
-    warn: Warn = lambda text: None,
-    *,
-    fallbacks: Sequence[str] = (),
-    limit: int = PROJECT_DOC_BYTES,
-    home: str | None = None,
-) -> str:
+def agents_text(cwd: str, reader: "Reader", *, fallbacks: Sequence[str] = (), home: str | None = None) -> str:
     """Return the user's own AGENTS.md in `home`, then those of the repository from its top down to `cwd`, the more
-    special later, cut at `limit` bytes.
+    special later.
 
-    In each folder the first that says something counts: `AGENTS.override.md`, `AGENTS.md`, then the `fallbacks`. `warn`
-    is told of one that is there but is not read: it is no regular file, a link out of the repository, or too long.
+    In each folder the first that says something counts: `AGENTS.override.md`, `AGENTS.md`, then the `fallbacks`.
     """
-    return _above(str(cwd), _Reader(limit, warn), fallbacks=fallbacks, home=home) if limit else ""
-
-
-def _above(cwd: str, reader: "_Reader", *, fallbacks: Sequence[str], home: str | None) -> str:
     names = (OVERRIDE_FILE, AGENTS_FILE, *fallbacks)
     here = os.path.realpath(cwd)
     top = project_root(here)
@@ -134,8 +122,9 @@ def _above(cwd: str, reader: "_Reader", *, fallbacks: Sequence[str], home: str |
     return "\n\n".join(filter(None, (reader.read(top, paths) for top, paths in places)))
 
 
-class _Reader:
-    """Reads files until `room` bytes are used up."""
+class Reader:
+    """Reads files until `room` bytes are used up. `warn` is told of one that is there but is not read: it is no regular
+    file, a link out of the repository, or too long."""
 
     def __init__(self, room: int, warn: Warn) -> None:
         self.room = room

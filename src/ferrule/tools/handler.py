@@ -1,6 +1,7 @@
 """The Codex form of a tool: an object that runs invocations. A `ToolDefinition` is one."""
 
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -98,7 +99,7 @@ class DeferredHandler:
 
     __slots__ = ("_load", "_lock", "made")
 
-    def __init__(self, load: "HandlerLoader") -> None:
+    def __init__(self, load: Callable[[], ToolHandler]) -> None:
         self._load = load
         self._lock = threading.Lock()
         self.made: ToolHandler | None = None
@@ -109,9 +110,3 @@ class DeferredHandler:
             if self.made is None:
                 self.made = self._load()
             return self.made
-
-
-class HandlerLoader(Protocol):
-    """A factory of a handler."""
-
-    def __call__(self) -> ToolHandler: ...
