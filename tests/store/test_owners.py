@@ -43,7 +43,6 @@ CALLS: dict[str, Call] = {
     "item": lambda store, owner: store.item(owner, "in_1"),
     "input_items": lambda store, owner: store.input_items(owner, "resp_1", Paging()),
     "events": lambda store, owner: store.events(owner, "resp_1"),
-    "update_response": lambda store, owner: store.update_response(owner, "resp_2", status="cancelled", body=b"x"),
     "finish_response": lambda store, owner: finish(store, 2, owner),
     "delete_response": lambda store, owner: store.delete_response(owner, "resp_1"),
     "conversation": lambda store, owner: store.conversation(owner, "conv_1"),

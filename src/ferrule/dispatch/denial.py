@@ -13,8 +13,10 @@ _WORDS = (
     "sandbox",
     "landlock",
     "failed to write file",
+    "network is unreachable",
+    "could not resolve host",
+    "temporary failure in name resolution",
 )
-_NETWORK_WORDS = ("network is unreachable", "could not resolve host", "temporary failure in name resolution")
 
 
 def is_likely_denied(result: CommandResult) -> bool:
@@ -22,4 +24,4 @@ def is_likely_denied(result: CommandResult) -> bool:
     if not result.exit_code or result.timed_out:
         return False
     transcript = result.transcript.lower()
-    return result.exit_code == SIGSYS_EXIT or any(word in transcript for word in (*_WORDS, *_NETWORK_WORDS))
+    return result.exit_code == SIGSYS_EXIT or any(word in transcript for word in _WORDS)

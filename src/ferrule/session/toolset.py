@@ -430,14 +430,7 @@ class Toolset(LoopBound, Closing):
         await self._end_calls()
         async with AsyncExitStack() as ends:
             ends.push_async_callback(self.workspace.close)
-            ends.push_async_callback(self.conversation.commands.close)
-            ends.push_async_callback(self.conversation.shared.close)
-            if self.conversation.web is not None:
-                ends.push_async_callback(self.conversation.web.aclose)
-            if self.conversation.file_search is not None:
-                ends.push_async_callback(self.conversation.file_search.aclose)
-            if self.conversation.images is not None:
-                ends.push_async_callback(self.conversation.images.aclose)
+            ends.push_async_callback(self.conversation.aclose)
             for handler in self._built[2].loaded() if self._built is not None else ():
                 if id(handler) not in self._borrowed:
                     ends.push_async_callback(handler.close)

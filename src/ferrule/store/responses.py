@@ -54,9 +54,6 @@ _FINISH = Prepared(
     .where(responses.c.number == bindparam("at"))
     .values({name: bindparam(f"new_{name}") for name in ("status", "body", "output", "transcript")})
 )
-_UPDATE = (
-    update(responses).where(_mine, _running).values({name: bindparam(f"new_{name}") for name in ("status", "body")})
-)
 _RECORDS = select(responses, _parents.c.id.label("parent_id")).outerjoin_from(
     responses, _parents, responses.c.parent == _parents.c.number
 )
@@ -105,10 +102,6 @@ class Responses(Part):
         return await self._database.write(
             _finish, owner, response_id, status, body, tuple(output), transcript, to_conversation
         )
-
-    async def update_response(self, owner: str, response_id: str, *, status: str, body: bytes) -> bool:
-        """Store a new state of a running response; False if it was deleted or has ended before."""
-        return await self._database.write(_update, owner, response_id, status, body)
 
     async def response(self, owner: str, response_id: str) -> StoredResponse | None:
         """Return a response."""
@@ -194,11 +187,6 @@ def _finish(
     if to_conversation and conversation is not None:
         conversations.append(tx, owner, conversation, given + output, transcript)
     return True
-
-
-def _update(tx: Connection, owner: str, response_id: str, status: str, body: bytes) -> bool:
-    values = {"for_owner": owner, "for_id": response_id, "new_status": status, "new_body": body}
-    return tx.execute(_UPDATE, values).rowcount > 0
 
 
 def _response(tx: Connection, owner: str, response_id: str) -> StoredResponse | None:

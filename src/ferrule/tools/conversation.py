@@ -1,6 +1,7 @@
 """What a tool may know of the conversation when it is created: narrow, and the same for every tool."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -106,3 +107,12 @@ class Conversation(msgspec.Struct, kw_only=True):
     computer: ComputerSettings = ComputerSettings()
     forbids: Callable[[str, int], str | None] = _forbids_nothing
     images: ImageAccess | None = None
+
+    async def aclose(self) -> None:
+        """End the commands and close what tools have opened; each, even if another one fails to end."""
+        async with AsyncExitStack() as ends:
+            ends.push_async_callback(self.commands.close)
+            ends.push_async_callback(self.shared.close)
+            for access in (self.web, self.file_search, self.images):
+                if access is not None:
+                    ends.push_async_callback(access.aclose)
