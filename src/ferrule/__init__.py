@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ferrule.tools.events import ActionEvent, AgentErrorEvent, ChildEvent, ObservationEvent
     from ferrule.tools.executor import ToolExecutor
     from ferrule.tools.handler import ToolHandler
+    from ferrule.tools.questions import Decision
     from ferrule.tools.registry import ToolRegistry, ToolRegistryBuilder
 
 _HOMES = {
@@ -63,6 +64,7 @@ _HOMES = {
     "Computer": "containers.screen.computer",
     "ConfiguredToolSpec": "protocol.specs",
     "Container": "containers.container",
+    "Decision": "tools.questions",
     "DynamicToolCallRequest": "protocol.events",
     "DynamicToolResponse": "protocol.dynamic_tools",
     "DynamicToolSpec": "protocol.dynamic_tools",
@@ -130,6 +132,7 @@ __all__ = [
     "Computer",
     "ConfiguredToolSpec",
     "Container",
+    "Decision",
     "DynamicToolCallRequest",
     "DynamicToolResponse",
     "DynamicToolSpec",

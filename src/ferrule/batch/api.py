@@ -1,7 +1,7 @@
 """`ferrule.batch.run`: a batch in a program."""
 
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any
 
@@ -38,7 +38,7 @@ async def run(  # noqa: PLR0913 - as `Agent`
     max_turns: int | None = None,
     max_tokens: int | None = None,
     ray: str | None = None,
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """Do tasks, `workers` at a time, and yield the result of each as it ends.
 
     `tasks` are dicts, or a file with one JSON object a line; fields and results are those of docs/batch.md, and the
