@@ -44,7 +44,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_link_between_the_pages_leads_somewhere() -> None:
-    for page in [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]:
+    for page in [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md"), *DOCS.parent.glob("examples/*.md")]:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
             file = page.parent / target if target else page
             assert file.exists(), f"{page.name} links to {target}"
@@ -58,7 +58,7 @@ def test_every_command_is_on_its_page() -> None:
 
 
 def test_every_command_on_the_pages_exists() -> None:
-    for page in [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]:
+    for page in [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md"), *DOCS.parent.glob("examples/*.md")]:
         for code in re.findall(r"`([^`\n]+)`|^    (.+)$|^(?:\$ )?(ferrule .+)$", page.read_text(), re.MULTILINE):
             for name in re.findall(r"^(?:\$ )?ferrule ([a-z][a-z-]+)", "".join(code)):
                 assert name in COMMANDS, f"{page.name} has `{''.join(code)}`"
