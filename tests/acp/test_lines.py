@@ -26,7 +26,7 @@ from ferrule.doors.mcp_server import stdio as mcp_server_stdio
 from ferrule.process.shell import LOGIN_GRACE
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import ModelSettings, ProviderSettings
-from ferrule.session.opening import Given
+from ferrule.session.resuming import Given
 from ferrule.stdio import HIGH_BYTES, Outbox
 from ferrule.testing import Gate, ScriptedModel, Stall, function_call, message, step
 from tests.cli.command import Place

@@ -14,7 +14,8 @@ from ferrule.protocol.permissions import (
 )
 from ferrule.protocol.settings import AgentRole, Features, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import find_rollout, read_rollout
 from ferrule.session.session import Session
 from ferrule.testing import ScriptedModel, function_call

@@ -11,8 +11,9 @@ from ferrule.protocol.events import Event, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
 from ferrule.session.result import TurnResult
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import StoredSession
 from ferrule.session.sources import ToolLike
 from ferrule.testing import ScriptedModel

@@ -12,7 +12,8 @@ import pytest
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import ModelSettings, Settings
 from ferrule.session.index import SessionIndex
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import Rollout, find_rollout, read_rollout
 from ferrule.session.session import Session
 from tests.session.models import InProcessModel, says

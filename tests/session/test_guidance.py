@@ -13,7 +13,8 @@ from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import Settings
 from ferrule.session.guidance import HEADING, MAX_DEPTH
 from ferrule.session.instructions import ENVIRONMENT
-from ferrule.session.opening import open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import resume_settings
 from ferrule.session.session import Session
 from ferrule.tools.effects import CommandEffect
 from ferrule.tools.events import ToolEvent

@@ -19,7 +19,8 @@ from ferrule.protocol.items import FunctionCallOutput, make_item
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import ModelSettings, Settings
 from ferrule.session.lines import SessionMeta
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import (
     Rollout,
     find_rollout,

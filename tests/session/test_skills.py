@@ -12,7 +12,8 @@ from ferrule.protocol.events import Event, WarningEvent
 from ferrule.protocol.items import FunctionCallOutput
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy
 from ferrule.protocol.settings import ProjectText, Settings, SkillChoices, SkillSwitch
-from ferrule.session.opening import open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import resume_settings
 from ferrule.session.session import Session
 from ferrule.session.skills import INJECTED_BYTES, LIST_BYTES, MAX_LISTED, listed
 from ferrule.skills import Skill

@@ -16,7 +16,8 @@ from ferrule.protocol.events import Event, UndoCompleted, WarningEvent
 from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, InContainer, ReadOnly, WorkspaceWrite
 from ferrule.protocol.settings import Features, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import Rollout
 from ferrule.session.session import Session
 from ferrule.session.undo import undo_stored

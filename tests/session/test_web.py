@@ -15,7 +15,8 @@ from ferrule.protocol.permissions import AskForApproval, ReadOnly, ReviewDecisio
 from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.protocol.web_settings import WebSearchSettings
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.tools.events import ToolEvent
 from tests.web.conftest import server, web  # noqa: F401 - fixtures

@@ -10,7 +10,8 @@ from ferrule.protocol.permissions import AskForApproval, DangerFullAccess
 from ferrule.protocol.settings import CompactedBy, ModelSettings, ProviderSettings, Settings
 from ferrule.protocol.specs import Wire
 from ferrule.session.hooks import PythonHook
-from ferrule.session.opening import open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import resume_settings
 from ferrule.session.session import Session
 from ferrule.testing import Usage, function_call, http_error, step
 from ferrule.testing.request import Request

@@ -8,7 +8,7 @@ from ferrule.cli.options import is_given, working_directory
 from ferrule.config import ferrule_home
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
-from ferrule.session.opening import Given, resume_settings, settings_to_go_on
+from ferrule.session.resuming import Given, resume_settings, settings_to_go_on
 from ferrule.session.rollout import StoredSession
 
 

@@ -21,9 +21,10 @@ from ferrule.protocol.settings import ModelSettings, ProviderSettings, Reasoning
 from ferrule.protocol.specs import Wire
 from ferrule.session.hooks import Hook
 from ferrule.session.offline import open_offline
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
 from ferrule.session.output_type import OutputType
 from ferrule.session.result import TurnResult
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import ImageLike, Prompt, Session
 from ferrule.session.sources import ToolLike

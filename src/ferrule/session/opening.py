@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -14,7 +13,6 @@ from ferrule.model.profiles import Profiles, load_profiles, profile_files
 from ferrule.model.provider import choose_model, open_model
 from ferrule.model.stream import Model
 from ferrule.process.plain import PlainLauncher
-from ferrule.protocol.errors import UsageError
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import AskForApproval
 from ferrule.protocol.profiles import ModelProfile, ToolProfile
@@ -32,8 +30,6 @@ from ferrule.session.budget import Budget
 from ferrule.session.dialogue import Dialogue, restored_history
 from ferrule.session.family import Family
 from ferrule.session.hooks import Hook, SessionHooks, hook_base
-from ferrule.session.index import locate
-from ferrule.session.lines import TurnContext
 from ferrule.session.opener import Opener, Parent, SharedResources
 from ferrule.session.output_type import OutputType
 from ferrule.session.project_choice import without_unknown
@@ -42,9 +38,7 @@ from ferrule.session.rollout import (
     Rollout,
     StoredSession,
     is_brought,
-    is_own,
     new_session_id,
-    read_rollout,
 )
 from ferrule.session.runtime import Runtime, build_runtime
 from ferrule.session.session import Session
@@ -323,53 +317,3 @@ def _with_servers(
     toolset.add_live_source(servers)
     servers.start()
     return servers
-
-
-class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """Marks the settings that the user gave anew for a resumed session; the rest stays as it was."""
-
-    cwd: bool = False
-    sandbox: bool = False
-    approval: bool = False
-    provider: bool = False
-    tools: bool = False
-
-
-def resume_settings(
-    settings: Settings, session_id: str | None, given: Given, *, begun_in: str | None = None
-) -> tuple[Settings, StoredSession]:
-    """Return the stored session and the settings to go on with: its directory, policies, server, model and tools,
-    unless given. `session_id` may be the beginning of one, a name, or the path of a session file, of which a copy goes
-    on; None: the newest, in the directory `begun_in` if one is given.
-
-    A file that lies elsewhere decides none of this: it could send a key to another server. Raises `UsageError` when the
-    directory is gone: nothing is opened then.
-    """
-    stored = read_rollout(locate(settings.home, session_id, begun_in))
-    return settings_to_go_on(settings, stored, given), stored
-
-
-def settings_to_go_on(settings: Settings, stored: StoredSession, given: Given) -> Settings:
-    """Return the settings to go on with a stored session that was found; see `resume_settings`."""
-    context = stored.context if is_own(stored.path, settings.home) else None
-    cwd = settings.cwd if given.cwd else (context.cwd if context else "") or settings.cwd
-    if not Path(cwd).is_dir():
-        raise UsageError(f"the session's directory {cwd} no longer exists; choose another one with -C")
-    settings = msgspec.structs.replace(settings, cwd=cwd)
-    return settings if context is None else _as_before(settings, context, given)
-
-
-def _as_before(settings: Settings, context: TurnContext, given: Given) -> Settings:
-    model, provider = settings.model, settings.provider
-    if model.model is None:
-        model = msgspec.structs.replace(model, model=context.model or None)
-    if not given.provider and context.provider is not None and not context.provider.is_that_of(provider):
-        provider = context.provider.settings()
-    return msgspec.structs.replace(
-        settings,
-        sandbox_policy=settings.sandbox_policy if given.sandbox else context.sandbox_policy,
-        approval_policy=settings.approval_policy if given.approval else context.approval_policy,
-        model=model,
-        provider=provider,
-        tools=settings.tools if given.tools else context.tools,
-    )

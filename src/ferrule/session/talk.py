@@ -22,8 +22,9 @@ from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
 from ferrule.session.by_hand import run_by_hand
 from ferrule.session.index import SessionIndex, locate
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
 from ferrule.session.project_trust import load_asking
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import StoredSession, read_rollout
 from ferrule.session.session import Session
 from ferrule.tools.buffers import Buffers

@@ -97,7 +97,7 @@ def _list(index: SessionIndex, options: argparse.Namespace) -> int:
 
 def _undo(options: argparse.Namespace) -> int:
     """Take back, by the session's own rights. Return 1 where something was left alone."""
-    from ferrule.session.opening import Given, resume_settings
+    from ferrule.session.resuming import Given, resume_settings
     from ferrule.session.undo import undo_stored
 
     if (options.session is None) != options.last:

@@ -52,7 +52,7 @@ from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.json_text import encodable
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.index import SessionEntry, SessionIndex, locate
-from ferrule.session.opening import Given, settings_to_go_on
+from ferrule.session.resuming import Given, settings_to_go_on
 from ferrule.session.rollout import StoredSession, new_session_id, read_rollout
 from ferrule.session.talk import Opening
 from ferrule.tools.tasks import run_blocking

@@ -26,7 +26,7 @@ from ferrule.doors.app_server.stored import find
 from ferrule.doors.app_server.threads import OpenThread
 from ferrule.protocol.errors import UsageError
 from ferrule.session.index import SessionEntry, SessionIndex
-from ferrule.session.opening import settings_to_go_on
+from ferrule.session.resuming import settings_to_go_on
 from ferrule.session.rollout import read_rollout
 from ferrule.tools.tasks import run_blocking
 

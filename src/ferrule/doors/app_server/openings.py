@@ -21,7 +21,7 @@ from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Settings
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.instructions import base_instructions
-from ferrule.session.opening import Given
+from ferrule.session.resuming import Given
 
 Configure = Callable[[str | None, Mapping[str, object]], Configuration]
 """Loads the configuration in a directory, under the server's flags and these keys of `config.toml`. Raises

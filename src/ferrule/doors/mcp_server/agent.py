@@ -22,7 +22,8 @@ from ferrule.protocol.permissions import AskForApproval, SandboxMode
 from ferrule.protocol.settings import Settings
 from ferrule.schemas.writer import schema_of_model
 from ferrule.session.child_settings import narrower_approval, narrower_sandbox
-from ferrule.session.opening import Given, open_session, resume_settings
+from ferrule.session.opening import open_session
+from ferrule.session.resuming import Given, resume_settings
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Session
 from ferrule.tools.action import Action
