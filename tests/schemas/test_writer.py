@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from ferrule.schemas.writer import keyword_arguments, schema_of_model, signature_model
+from ferrule.schemas.signatures import keyword_arguments, read_signature, signature_model
+from ferrule.schemas.writer import schema_of_model
 from ferrule.tools.arguments import ModelValidator, read_arguments
 
 Json = Any
@@ -176,7 +177,7 @@ def search(  # type: ignore[no-untyped-def]
 
 
 def test_a_function_with_its_docstring() -> None:
-    model = signature_model(search, skip={"token"})
+    model = signature_model(read_signature(search, hidden=object))
     schema = schema_of_model(model)
     assert model.__name__ == "search"
     assert model.__doc__ == "Search the index.\n\nIt is slow.\n\nReturns:\n    The hits."
@@ -190,7 +191,7 @@ def test_a_function_with_its_docstring() -> None:
 
 
 def test_the_arguments_of_a_function_are_validated_and_given_by_name() -> None:
-    model = signature_model(search, skip={"token"})
+    model = signature_model(read_signature(search, hidden=object))
     validator = ModelValidator(model, schema_of_model(model))
     arguments = read_arguments('{"query":"q","limit":"3","schema":true,"_hidden":[{"x":1}]}', validator)
     given = keyword_arguments(arguments)
@@ -211,7 +212,7 @@ def test_a_base_gives_its_ways_to_the_model_and_its_names_are_left_alone() -> No
     def paint(visualize: int, copy: int = 1) -> None:
         """Paint."""
 
-    model = signature_model(paint, base=Base)
+    model = signature_model(read_signature(paint), base=Base)
     assert issubclass(model, Base)
     assert (model.__name__, model.__doc__) == ("paint", "Paint.")
     assert list(schema_of_model(model).mapping["properties"]) == ["visualize", "copy"]
@@ -227,4 +228,4 @@ def test_parameters_that_cannot_be_named_are_refused() -> None:
 
     for function in (positional, variadic, open_ended):
         with pytest.raises(TypeError, match=f"^{function.__name__}: a model gives arguments by name"):
-            signature_model(function)
+            read_signature(function)

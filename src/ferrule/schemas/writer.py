@@ -1,24 +1,19 @@
-"""Generate JSON Schemas of Python types and functions, as short as a model needs them.
+"""Generate JSON Schemas of Python types, as short as a model needs them.
 
 No titles; definitions inlined unless they recur; objects closed; an optional field is a plain one that may be left
 out.
 """
 
-import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+from collections.abc import Iterable, Mapping
+from typing import Any, is_typeddict
 
 import msgspec
 
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.json_text import JsonValue
-from ferrule.schemas.docstrings import read_docstring
 from ferrule.schemas.sanitize import sanitize_json_schema
 from ferrule.schemas.walk import with_below
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 _ORDER = ("type", "description", "enum", "properties", "required", "items", "additionalProperties")
 """The order in which people and providers write a schema; other keywords follow."""
@@ -29,7 +24,11 @@ def schema_of_model(model: type[object]) -> JsonSchema:
 
     The docstring of the model itself is left out: it is the tool's description.
     """
-    raw = msgspec.json.schema(model) if only_for_msgspec(model) else _pydantic_schema(model)
+    return shortest(msgspec.json.schema(model) if only_for_msgspec(model) else _pydantic_schema(model))
+
+
+def shortest(raw: dict[str, JsonValue]) -> JsonSchema:
+    """Return the shortest schema that says the same as `raw`, without the description of the whole."""
     schema = _Minimal(raw).schema()
     schema.pop("description", None)
     return sanitize_json_schema(JsonSchema(schema))
@@ -134,70 +133,3 @@ def _without_null(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 def _in_order(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {key: node[key] for key in _ORDER if key in node} | node
-
-
-def signature_model(
-    function: Callable[..., object], *, base: "type[BaseModel] | None" = None, skip: Collection[str] = ()
-) -> "type[BaseModel]":
-    """Create a pydantic model of the arguments of `function`, named after it; `keyword_arguments` turns an instance
-    into them.
-
-    Descriptions come from `Annotated[..., Field(description=...)]`, else from the docstring. Raises TypeError if a
-    parameter cannot be given by keyword.
-    """
-    from pydantic import BaseModel, create_model
-
-    base = base or BaseModel
-    parameters = _parameters(function, skip)
-    hints = get_type_hints(function, include_extras=True)
-    descriptions = read_docstring(inspect.getdoc(function)).parameters
-    fields: dict[str, Any] = {
-        _field_name(name, base): (
-            _described(hints.get(name, Any), descriptions.get(name)),
-            _field(name, parameter, base),
-        )
-        for name, parameter in parameters.items()
-    }
-    doc = read_docstring(inspect.getdoc(function)).description
-    return create_model(function.__name__, __base__=base, __module__=function.__module__, __doc__=doc, **fields)
-
-
-def keyword_arguments(arguments: "BaseModel") -> dict[str, object]:
-    """Return the keywords of a call from an instance of its `signature_model`: those that were given."""
-    fields = type(arguments).model_fields
-    return {fields[name].alias or name: getattr(arguments, name) for name in arguments.model_fields_set}
-
-
-def _parameters(function: Callable[..., object], skip: Collection[str]) -> dict[str, inspect.Parameter]:
-    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = {name: p for name, p in inspect.signature(function).parameters.items() if name not in skip}
-    for name, parameter in found.items():
-        if parameter.kind not in by_keyword:
-            raise TypeError(
-                f"{function.__name__}: a model gives arguments by name, which {parameter} ({name}) cannot take"
-            )
-    return found
-
-
-def _field_name(name: str, base: "type[BaseModel]") -> str:
-    """Return `name`, changed if pydantic would refuse it or it would hide something of `base`."""
-    taken = hasattr(base, name) or name.startswith(("_", "model_"))
-    return f"{name.strip('_')}_" if taken else name
-
-
-def _described(hint: Any, text: str | None) -> Any:
-    """Add a description to `hint`; the author's own is further in, and wins."""
-    from pydantic import Field
-
-    if not text:
-        return hint
-    inner, *metadata = (get_args(hint)[0], *hint.__metadata__) if get_origin(hint) is Annotated else (hint,)
-    return Annotated[(inner, Field(description=text), *metadata)]
-
-
-def _field(name: str, parameter: inspect.Parameter, base: "type[BaseModel]") -> Any:
-    from pydantic import Field
-
-    alias = name if _field_name(name, base) != name else None
-    default: Any = ... if parameter.default is parameter.empty else parameter.default
-    return Field(default, alias=alias)

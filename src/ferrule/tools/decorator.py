@@ -1,19 +1,27 @@
 """`@tool`: a plain function becomes a tool. Its signature gives the schema, its docstring the description."""
 
 import inspect
-import typing
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, cast, overload
 
-from ferrule.schemas.writer import keyword_arguments, signature_model
+import msgspec
+
+from ferrule.protocol.json_schema import JsonSchema
+from ferrule.protocol.payload import FunctionPayload
+from ferrule.schemas.signatures import keyword_arguments, plain_arguments, read_signature, signature_model
 from ferrule.tools.action import Action, Observation
 from ferrule.tools.annotations import ToolAnnotations
-from ferrule.tools.context import ToolContext
+from ferrule.tools.context import ToolContext, ToolInvocation
 from ferrule.tools.definition import Execute, Execution, ToolDefinition, in_the_loop, on_a_thread
 
 
 class FunctionTool(ToolDefinition[Action, Observation]):
-    """A tool made from one function. It can still be called like that function."""
+    """A tool made from one function. It can still be called like that function.
+
+    Where JSON itself has all its types, its arguments are read by msgspec; their pydantic form, the action, is made
+    when somebody asks for it.
+    """
 
     def __init__(
         self,
@@ -27,22 +35,60 @@ class FunctionTool(ToolDefinition[Action, Observation]):
         strict: bool = False,
         examples: Sequence[str] = (),
     ) -> None:
-        context = _context_parameters(function)
-        arguments = cast("type[Action]", signature_model(function, base=Action, skip=context))
         self.function = function
-        self._run = _execution(function, _reader(arguments), next(iter(context), None), blocking)
+        self._signature = read_signature(function, ToolContext)
+        self._plain = plain_arguments(self._signature)
+        self._read_plain = None if self._plain is None else msgspec.json.Decoder(self._plain.struct).decode
         super().__init__(
             name=name or function.__name__,
-            description=description,
-            action_type=arguments,
+            description=self._signature.docstring.description if description is None else description,
             annotations=annotations,
             parallel=parallel,
             strict=strict,
+            blocking=blocking,
             examples=examples,
         )
 
+    @cached_property
+    def action_type(self) -> type[Action]:
+        """A model of the function's arguments."""
+        return cast("type[Action]", signature_model(self._signature, Action))
+
+    def parameters(self) -> JsonSchema:
+        """Return the schema of the arguments as the model sees it."""
+        return super().parameters() if self._plain is None else self._plain.schema
+
+    def _read(self, invocation: ToolInvocation) -> Action | msgspec.Struct:
+        """Return the arguments as a Struct if it takes them as they are, else as an action, which may be repaired."""
+        payload = invocation.payload
+        if self._read_plain is None or invocation.decoded is not _UNSET or not isinstance(payload, FunctionPayload):
+            return self.read_action(invocation)
+        try:
+            return self._read_plain(payload.arguments)
+        except (ValueError, RecursionError):
+            return self.read_action(invocation)
+
     def _execution(self, blocking: bool | None) -> Execution:
-        return self._run
+        """Return how the function runs: awaited, in the loop, or on a thread; with the context if it wants one."""
+        function, context = self.function, next(iter(self._signature.hidden), None)
+        struct, fields = self._plain and self._plain.struct, msgspec.structs.asdict
+
+        def call(arguments: Any, ctx: ToolContext) -> Any:
+            return function(**(fields(arguments) if type(arguments) is struct else self._keywords(arguments)))
+
+        def call_in_context(arguments: Any, ctx: ToolContext) -> Any:
+            keywords = fields(arguments) if type(arguments) is struct else self._keywords(arguments)
+            return function(**keywords, **{str(context): ctx})
+
+        chosen: Execute = call if context is None else call_in_context
+        if not inspect.iscoroutinefunction(function):
+            chosen = in_the_loop(chosen) if blocking is False else on_a_thread(chosen)
+        return Execution(chosen, context is not None)
+
+    @cached_property
+    def _keywords(self) -> Callable[[Action], dict[str, Any]]:
+        renamed = any(field.alias for field in self.action_type.model_fields.values())
+        return keyword_arguments if renamed else vars
 
 
 @overload
@@ -97,31 +143,4 @@ def tool(
     return make if function is None else make(function)
 
 
-def _context_parameters(function: Callable[..., Any]) -> frozenset[str]:
-    hints = typing.get_type_hints(function)
-    return frozenset(name for name in inspect.signature(function).parameters if hints.get(name) is ToolContext)
-
-
-Keywords = Callable[[Action], dict[str, Any]]
-
-
-def _reader(arguments: type[Action]) -> Keywords:
-    """Return how to get the function's keywords from a validated action."""
-    if any(field.alias for field in arguments.model_fields.values()):
-        return keyword_arguments
-    return vars
-
-
-def _execution(function: Callable[..., Any], keywords: Keywords, context: str | None, blocking: bool) -> Execution:
-    """Return how the function runs: awaited, in the loop, or on a thread; with the context if it wants one."""
-
-    def call(action: Action, ctx: ToolContext) -> Any:
-        return function(**keywords(action))
-
-    def call_in_context(action: Action, ctx: ToolContext) -> Any:
-        return function(**keywords(action), **{str(context): ctx})
-
-    chosen: Execute = call if context is None else call_in_context
-    if not inspect.iscoroutinefunction(function):
-        chosen = on_a_thread(chosen) if blocking else in_the_loop(chosen)
-    return Execution(chosen, context is not None)
+_UNSET = msgspec.UNSET

@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
@@ -109,7 +110,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         action = action_type or declared[0]
         if action is None:
             raise TypeError(f"{type(self).__name__} needs an action_type, or an executor that is ToolExecutor[...]")
-        self.action_type: type[A] = action
+        self._action_type: type[A] = action
         self.observation_type: type[O] | None = observation_type or declared[1]
         self.name = name or _snake_case(action.__name__.removesuffix("Action") or action.__name__)
         self.description = description if description is not None else inspect.cleandoc(action.__doc__ or "")
@@ -121,8 +122,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         self.parallel = self.annotations.readOnlyHint if parallel is None else parallel
         self.executor = executor
         self.examples = tuple(examples)
-        self._validator: ModelValidator[A] = ModelValidator(action, self.parameters())
-        self._text_field = next(iter(action.model_fields), "input")
+        self._parameters = self.parameters()
         execution = self._execution(blocking)
         self._execute = execution.call
         read_only = self.annotations.readOnlyHint
@@ -148,6 +148,15 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         return Execution(call, takes_context)
 
     @property
+    def action_type(self) -> type[A]:
+        """The type of its input."""
+        return self._action_type
+
+    @cached_property
+    def _validator(self) -> ModelValidator[A]:
+        return ModelValidator(self.action_type, self._parameters)
+
+    @property
     def spec(self) -> ToolSpec:
         """The spec that the model sees."""
         if self._spec is None:
@@ -162,7 +171,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     def _wire_parameters(self) -> tuple[JsonSchema, bool]:
         """Return the schema as sent; a tool that strict mode cannot express stays non-strict as a whole."""
-        parameters = self._validator.schema
+        parameters = self._parameters
         if not self.strict:
             return parameters, False
         try:
@@ -209,7 +218,7 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
 
     def _arguments_in(self, payload: ToolPayload) -> str | None:
         """Return the JSON arguments of a call; also those that a freeform call of a tool holds that takes no text."""
-        if isinstance(payload, (FunctionPayload, NativePayload)):
+        if isinstance(payload, _WITH_ARGUMENTS):
             return payload.arguments
         if isinstance(payload, CustomPayload) and self.freeform is None and payload.input.lstrip().startswith("{"):
             return payload.input
@@ -242,21 +251,26 @@ class ToolDefinition(ToolBase[A, O], ToolHandler):
         if isinstance(payload, CustomPayload):
             if self._grammar is not None:
                 self._grammar.check(payload.input)
-            return self.action_type.model_validate({self._text_field: payload.input})
+            text_field = next(iter(self.action_type.model_fields), "input")
+            return self.action_type.model_validate({text_field: payload.input})
         if isinstance(payload, LocalShellPayload):
             return validate_value(msgspec.to_builtins(payload.params), self._validator)
         raise RespondToModel(f"{self.name} takes JSON arguments; call it as a function")
 
     async def handle(self, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
         """Validate, execute, and turn the observation into the answer."""
+        if not ctx.host.observed:
+            return output_of(await self._execute(self._read(invocation), ctx), invocation.call_id)
         action = self.read_action(invocation)
-        observed = ctx.host.observed
-        if observed:
-            ctx.emit(ActionEvent(invocation.call_id, self.name, action))
+        ctx.emit(ActionEvent(invocation.call_id, self.name, action))
         result = await self._execute(action, ctx)
-        if observed and isinstance(result, Observation):
+        if isinstance(result, Observation):
             ctx.emit(ObservationEvent(invocation.call_id, self.name, result))
         return output_of(result, invocation.call_id)
+
+    def _read(self, invocation: ToolInvocation) -> Any:
+        """Return what `_execute` takes, where nobody is shown the action."""
+        return self.read_action(invocation)
 
     async def __call__(self, action: A, ctx: ToolContext | None = None) -> O:
         """Run a validated action and return the observation. In plain code that is `call`.
@@ -310,7 +324,7 @@ def output_of(value: object, call_id: str = "") -> ToolOutput:
     """Build the answer from a tool's value: text unchanged, an observation by its content, anything else as JSON."""
     if isinstance(value, str):
         return ToolOutput(encodable(value), True)
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, _NUMBERS):
         return ToolOutput(_encode_json(value).decode(), True)
     if isinstance(value, Observation):
         return value.to_output(call_id)
@@ -324,6 +338,8 @@ def output_of(value: object, call_id: str = "") -> ToolOutput:
 
 
 _UNSET = msgspec.UNSET
+_WITH_ARGUMENTS = (FunctionPayload, NativePayload)
+_NUMBERS = (bool, int, float)
 _encode_json = msgspec.json.encode
 
 
