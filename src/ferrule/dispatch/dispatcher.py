@@ -143,14 +143,20 @@ class Dispatcher:
         if not handler.matches_kind(invocation.payload):
             raise RespondToModel(_wrong_kind(invocation))
         if self.hooks is not None:
-            return _hooked(handler, invocation, ctx, self.hooks)
+            return _hooked(self._begin, handler, invocation, ctx, self.hooks)
         return self._begin(handler, invocation, ctx)
 
     def _begin(self, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
-        return _run(handler, invocation, ctx)
+        """Run a call that nothing has blocked. A preview only looks at it."""
+        return handler.handle(invocation, ctx) if handler.acts_through_context else _approved(handler, invocation, ctx)
 
 
-async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks) -> ToolOutput:
+Begin = Callable[[ToolHandler, ToolInvocation, ToolContext], Awaitable[ToolOutput]]
+
+
+async def _hooked(
+    begin: Begin, handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext, hooks: ToolHooks
+) -> ToolOutput:
     tool_input = handler.tool_input(invocation.payload) if invocation.decoded is msgspec.UNSET else invocation.decoded
     before = await hooks.before(invocation, tool_input, ctx)
     if before.block is not None:
@@ -158,20 +164,14 @@ async def _hooked(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolCon
     if before.tool_input is not msgspec.UNSET:
         tool_input = before.tool_input
         invocation = _with_input(invocation, tool_input)
-    output = await _run(handler, invocation, ctx)
+    output = await begin(handler, invocation, ctx)
     if output.success is False:
         return output
     after = await hooks.after(invocation, tool_input, output, ctx)
     return output if after.output is None else output.replaced(after.output)
 
 
-def _run(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> Awaitable[ToolOutput]:
-    if handler.acts_through_context:
-        return handler.handle(invocation, ctx)
-    return _run_as_a_whole(handler, invocation, ctx)
-
-
-async def _run_as_a_whole(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
+async def _approved(handler: ToolHandler, invocation: ToolInvocation, ctx: ToolContext) -> ToolOutput:
     """Run a handler that does not ask for approval itself: a call that may change things is approved before it runs."""
     if not await handler.is_mutating(invocation):
         return await handler.handle(invocation, ctx)

@@ -36,9 +36,11 @@ from ferrule.tools.registry import NATIVE, FoundTool, ToolRegistry
 
 _FOR_THE_USER = FoundTool(RemoteApproval(), NATIVE, "mcp_approval_request", True)
 """Always asked rather than run, whatever tools there are."""
+_MCP = ToolKind.MCP
+"""Looked up once: until Python 3.12 a member of an enum costs as much as the rest of `route`."""
 
 
-class RoutedCall(msgspec.Struct, frozen=True):
+class RoutedCall(msgspec.Struct, frozen=True, gc=False):
     """A parsed call. `handler` None: no such tool; `error` is then what the model reads."""
 
     invocation: ToolInvocation
@@ -51,20 +53,23 @@ class RoutedCall(msgspec.Struct, frozen=True):
 
 def route(view: ItemView, registry: ToolRegistry, session_id: str = "", turn_id: str = "") -> RoutedCall | None:
     """Return the invocation in an item, or None for an item that needs no answer of ours."""
-    asked = _asked(view)
-    if asked is None:
+    payload: ToolPayload
+    if isinstance(view, FunctionCall):
+        call_id, namespace, name, payload = view.call_id, view.namespace, view.name, FunctionPayload(view.arguments)
+    elif (asked := _asked(view)) is not None:
+        call_id, namespace, name, payload = asked
+    else:
         return None
-    call_id, namespace, name, payload = asked
     native = namespace == NATIVE
     found = _FOR_THE_USER if native and isinstance(view, McpApprovalRequest) else registry.find(name, namespace)
     if found is None:
         invocation = ToolInvocation(call_id, name, payload, namespace, session_id, turn_id)
         return RoutedCall(invocation, None, error=_unsupported(view, name, namespace, registry), perhaps_elsewhere=True)
-    if found.handler.kind is ToolKind.MCP:
+    if found.handler.kind is _MCP:
         payload = mcp_payload(found, payload)
     invocation = ToolInvocation(call_id, found.name, payload, found.namespace, session_id, turn_id)
     unsaid = native and isinstance(view, ShellCall) and view.environment is None
-    return RoutedCall(invocation, found.handler, found.parallel, perhaps_elsewhere=unsaid)
+    return RoutedCall(invocation, found.handler, found.parallel, None, unsaid)
 
 
 def mcp_payload(found: FoundTool, payload: ToolPayload) -> ToolPayload:
@@ -80,9 +85,7 @@ def mcp_payload(found: FoundTool, payload: ToolPayload) -> ToolPayload:
 
 
 def _asked(view: ItemView) -> tuple[str, str | None, str, ToolPayload] | None:
-    """Return the call's id, the tool's namespace and name, and the payload."""
-    if isinstance(view, FunctionCall):
-        return view.call_id, view.namespace, view.name, FunctionPayload(view.arguments)
+    """Return the id of a call of any other kind, the tool's namespace and name, and the payload."""
     match view:
         case CustomToolCall():
             return view.call_id, view.namespace, view.name, CustomPayload(view.input)

@@ -12,7 +12,9 @@ from ferrule.protocol.content import PART_TAGS, ContentPart, ReasoningText, Summ
 OutputBody = str | tuple[ContentPart, ...]
 
 
-class _Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What every item has. Items are trees, so the garbage collector need not look for circles through them."""
+
     id: str | None = None
     status: str | None = None
 
@@ -377,7 +379,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     place: int = 0
 
 
-class ResponseItem(msgspec.Struct, frozen=True):
+class ResponseItem(msgspec.Struct, frozen=True, gc=False):
     """One item of a conversation. `raw` is its JSON, kept byte for byte; `view` is our reading of it. `origin` is None
     for our own items, and where it is unknown."""
 

@@ -44,7 +44,7 @@ class ShellToolCallParams(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_rule: tuple[str, ...] | None = None
 
 
-class FunctionPayload(msgspec.Struct, frozen=True, tag="function"):
+class FunctionPayload(msgspec.Struct, frozen=True, tag="function", gc=False):
     """A JSON function call; `arguments` is the model's raw text."""
 
     arguments: str
@@ -79,6 +79,7 @@ class NativePayload(msgspec.Struct, frozen=True, tag="native"):
 
 
 ToolPayload = FunctionPayload | CustomPayload | LocalShellPayload | McpPayload | NativePayload
+_JSON_PAYLOADS = (FunctionPayload, McpPayload)
 NativeOutput = ShellCallOutput | ApplyPatchCallOutput | ToolSearchOutput | ComputerCallOutput | McpApprovalResponse
 
 
@@ -97,7 +98,7 @@ NO_OUTPUT = "(no output)"
 """The output that stands for an empty answer: some servers refuse an empty one."""
 
 
-class ToolOutput(msgspec.Struct, frozen=True):
+class ToolOutput(msgspec.Struct, frozen=True, gc=False):
     """A tool's answer. `success` is for the front end; the model reads only the body.
 
     `bounded` means the tool itself kept to the output budget; dispatch truncates the rest. `ends_turn`: the model is
@@ -143,13 +144,14 @@ class ToolOutput(msgspec.Struct, frozen=True):
     def into_response(self, call_id: str, payload: ToolPayload) -> ResponseInputItem:
         """Build the item that answers the call, in the form its payload requires."""
         body = self.body
-        if not isinstance(body, (str, tuple)):
-            return make_item(body)
-        if not isinstance(body, str):
+        if isinstance(body, str):
+            if not body or body.isspace():
+                body = NO_OUTPUT
+        elif isinstance(body, tuple):
             body = _without_blanks(body)
-        elif not body or body.isspace():
-            body = NO_OUTPUT
-        if isinstance(payload, (FunctionPayload, McpPayload)):
+        else:
+            return make_item(body)
+        if isinstance(payload, _JSON_PAYLOADS):
             return make_item(FunctionCallOutput(call_id=call_id, output=body, failed=self.success is False))
         if isinstance(payload, CustomPayload):
             return make_item(CustomToolCallOutput(call_id=call_id, output=body, failed=self.success is False))

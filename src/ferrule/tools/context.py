@@ -30,7 +30,7 @@ OPENER = "ferrule.dispatch.local"
 """The module that opens contexts of their own, by name: it stands on the orchestrator, a floor above."""
 
 
-class ToolInvocation(msgspec.Struct, frozen=True):
+class ToolInvocation(msgspec.Struct, frozen=True, gc=False):
     """One call of the model, routed. `decoded` holds the arguments once they had to be decoded (for a hook)."""
 
     call_id: str
