@@ -84,6 +84,10 @@ class Hour:
 
 def demo(hour: Hour, options: argparse.Namespace) -> None:
     """The two commands: a clone, the demo."""
+    if options.tree is not None:
+        hour.clone = options.tree
+        hour.work.mkdir()
+        return
     subprocess.run(["git", "clone", "-q", str(ROOT), str(hour.clone)], check=True)
     hour.work.mkdir()
     said = hour.run("./scripts/demo", "./scripts/demo", cwd=hour.clone)
@@ -164,6 +168,7 @@ def main() -> int:
     """Take all steps. Return 1 if a command of ours was silent for longer than it may be."""
     parser = argparse.ArgumentParser(prog="scripts/first_hour", description=__doc__)
     parser.add_argument("--local", type=Path, metavar="MODEL.gguf", help="a model for llama.cpp")
+    parser.add_argument("--tree", type=Path, help="a tree in which ./scripts/demo has run, instead of a fresh clone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ferrule-first-hour-") as folder:
         hour = Hour(Path(folder).resolve())
