@@ -1,7 +1,8 @@
-"""Install Ferrule on machines that have nothing but Python: `scripts/fresh_machines` (Linux, root, debootstrap, network).
+"""Install Ferrule on machines that have nothing but Python: `scripts/fresh_machines`. Needs Linux, root, debootstrap.
 
-A machine is a root that debootstrap makes once and that each run sees through an overlay of its own. `hour.sh` does there what
-a new user does; `packages.sh` builds the wheel and the sdist, and installs each extra alone. Uses the standard library alone.
+A machine is a root that debootstrap makes once and that each run sees through an overlay of its own. `hour.sh` does
+there what a new user does; `packages.sh` builds the wheel and the sdist, and installs each extra alone. This module
+uses the standard library alone.
 """
 
 import argparse
@@ -19,6 +20,8 @@ TREE = Path(__file__).parents[2]
 INSIDE = "tests/compat/fresh"
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 """This machine's certificates, which count inside, too: its network may have a proxy of its own."""
+STEP = "ok: "
+"""What a line of a script begins with that tells of a step."""
 INSTALLERS = ("pip", "uv")
 ACCOUNTS = {"root": ("0", "/root"), "user": ("1000", "/home/ann")}
 """Name -> user id and home folder."""
@@ -45,8 +48,8 @@ exec setpriv --reuid "$chroot_user" --regid "$chroot_user" --clear-groups env -i
     PIP_CACHE_DIR=/var/cache/packages/pip UV_CACHE_DIR=/var/cache/packages/uv UV_LINK_MODE=copy \
     UV_PYTHON_DOWNLOADS=never PIP_DISABLE_PIP_VERSION_CHECK=1 "$@"
 """
-"""Makes the root of this mount namespace, and runs a program there: user id, home, program. Not by chroot, in which the kernel
-makes no user namespaces, so that no sandbox would work."""
+"""Makes the root of this mount namespace, and runs a program there: user id, home, program. Not by chroot, in which the
+kernel makes no user namespaces, so that no sandbox would work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,12 @@ def make_root(python: str, roots: Path) -> Path:
     if not root.exists():
         made = roots / f"{python}.partial"
         shutil.rmtree(made, ignore_errors=True)
-        command = ["debootstrap", "--variant=minbase", "--include=ca-certificates,python3,python3-venv", *release.options]
+        command = [
+            "debootstrap",
+            "--variant=minbase",
+            "--include=ca-certificates,python3,python3-venv",
+            *release.options,
+        ]
         command += [release.name, str(made), release.mirror, *([release.script] if release.script else [])]
         print(f"making a root of {release.name}", flush=True)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -102,7 +110,7 @@ def make_root(python: str, roots: Path) -> Path:
 
 
 def visit(there: Visit, root: Path, cache: Path, keep: bool) -> tuple[int, str]:
-    """Run the script on the machine; return its exit code and what it wrote."""
+    """Run the script on the machine, tell each step that is done, and return its exit code and what it wrote."""
     user, home = ACCOUNTS[there.account]
     packages = cache / f"{there.python}-{there.account}"
     packages.mkdir(parents=True, exist_ok=True)
@@ -115,17 +123,22 @@ def visit(there: Visit, root: Path, cache: Path, keep: bool) -> tuple[int, str]:
     env = {"PATH": os.environ["PATH"], "LOWER": str(root), "SCRATCH": str(scratch), "CACHE": str(packages)}
     inside = ["/bin/sh", f"{tree}/{INSIDE}/{there.script}.sh", there.installer]
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ENTER, "enter"]
+    said = []
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             [*command, user, home, *inside],
             env=env | {"BUNDLE": str(BUNDLE)},
-            check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        )
-        return done.returncode, done.stdout
+        ) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                said.append(line)
+                if line.startswith(STEP):
+                    print(f"    {line.removeprefix(STEP)}", end="", flush=True)
+        return child.returncode, "".join(said)
     finally:
         if not keep:
             shutil.rmtree(scratch)
@@ -155,7 +168,9 @@ def main() -> int:
     parser.add_argument("--account", action="append", choices=ACCOUNTS)
     parser.add_argument("--installer", action="append", choices=INSTALLERS)
     parser.add_argument("--only", choices=("hour", "packages"), help="one of the two scripts")
-    parser.add_argument("--roots", type=Path, default=Path("/var/tmp/ferrule-fresh-machines"), help="kept for the next run")
+    parser.add_argument(
+        "--roots", type=Path, default=Path("/var/tmp/ferrule-fresh-machines"), help="kept for the next run"
+    )
     parser.add_argument("--keep", action="store_true", help="keep what was written on the machines")
     options = parser.parse_args()
     options.roots.mkdir(parents=True, exist_ok=True)
@@ -163,10 +178,11 @@ def main() -> int:
     for there in visits(options):
         if options.only in (None, there.script):
             root, began = make_root(there.python, options.roots), time.monotonic()
+            print(there, flush=True)
             code, said = visit(there, root, options.roots / "cache", options.keep)
-            print(f"{there}  {'ok' if code == 0 else 'FAILED'}  {time.monotonic() - began:.0f} s", flush=True)
-            told = said if code else "".join(f"    {line[4:]}\n" for line in said.splitlines() if line.startswith("ok: "))
-            print(told, end="", flush=True)
+            if code:
+                print(said, end="")
+            print(f"{'FAILED' if code else 'ok'} in {time.monotonic() - began:.0f} s", flush=True)
             failed += code != 0
     return 1 if failed else 0
 
