@@ -121,7 +121,7 @@ def test_every_task_has_a_result_and_a_second_run_asks_nothing(place: Place) -> 
 
 def _check_the_repository_task(place: Place, result: dict[str, Any]) -> None:
     assert result["last_message"] == "hello\none"
-    assert result["usage"]["input_tokens"] > 0
+    assert result["usage"]["input_tokens"] > 0 and 0 < result["seconds"] < 60
     assert (result["attempts"], result["error"], result["check_exit_code"]) == (1, None, 0)
     git(place.cwd / "repo", "checkout", "-q", ".")
     subprocess.run(

@@ -186,6 +186,24 @@ def test_marks_become_citations_whole_and_streamed(client: OpenAI, gateway: Serv
     assert again.status == "completed"
 
 
+def test_a_search_of_the_model_is_bounded_as_its_client_says(client: OpenAI, gateway: Served) -> None:
+    tower, pears = (client.files.create(file=file, purpose="assistants").id for file in (TOWER, PEARS))
+    store = client.vector_stores.create(file_ids=[tower])
+    client.vector_stores.files.create(store.id, file_id=pears, attributes={"kind": "fruit"})
+    wait(lambda: client.vector_stores.retrieve(store.id).file_counts.completed == 2)
+    for wish, found in (
+        ({}, [tower, pears]),
+        ({"max_num_results": 1}, [tower]),
+        ({"filters": {"type": "ne", "key": "kind", "value": "fruit"}}, [tower]),
+        ({"filters": {"type": "and", "filters": [{"type": "eq", "key": "kind", "value": "fruit"}]}}, [pears]),
+        ({"ranking_options": {"score_threshold": 0.9}}, [tower]),
+    ):
+        tool = {"type": "file_search", "vector_store_ids": [store.id], **wish}
+        asked = {"model": "m", "input": "x", "tools": [tool], "include": ["file_search_call.results"]}
+        results = gateway.ask("POST", "/responses", asked).json["output"][0]["results"]
+        assert [one["file_id"] for one in results] == found, wish
+
+
 def strategy(most: int, overlap: int) -> Json:
     return {"type": "static", "static": {"max_chunk_size_tokens": most, "chunk_overlap_tokens": overlap}}
 

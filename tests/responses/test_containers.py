@@ -75,7 +75,8 @@ async def test_python_keeps_its_state_and_shows_what_it_did(here: Served) -> Non
 
 
 async def test_commands_run_and_share_files_with_python(here: Served) -> None:
-    commands = ["echo out; echo err >&2; exit 3", "pwd; whoami", "echo 5 > n.txt"]
+    who = "pwd; whoami; tty; grep NoNewPrivs /proc/self/status"
+    commands = ["echo out; echo err >&2; exit 3", who, "echo 5 > n.txt"]
     here.model.add([function_call("shell", {"commands": commands})], [cell("open('n.txt').read()")], "Done.")
     ledger = await here.engine.open(asked(tools=[SHELL, PYTHON], include=OUTPUTS))
     events = await events_of(ledger)
@@ -84,7 +85,7 @@ async def test_commands_run_and_share_files_with_python(here: Served) -> None:
     assert call["type"] == "shell_call" and call["action"]["commands"] == commands
     assert call["environment"] == {"type": "container_reference", "container_id": python["container_id"]}
     assert output["output"][0] == {"stdout": "out\n", "stderr": "err\n", "outcome": {"type": "exit", "exit_code": 3}}
-    assert output["output"][1]["stdout"] == "/mnt/data\nuser\n"
+    assert output["output"][1]["stdout"] == "/mnt/data\nuser\nnot a tty\nNoNewPrivs:\t1\n"
     assert python["outputs"] == [{"type": "logs", "logs": "'5\\n'"}]
     sent_back = [{"role": "user", "content": "hi"}, *ledger.object["output"][:3]]
     here.model.add([cell("open('n.txt').read()")], "Again.")
