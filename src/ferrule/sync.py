@@ -1,4 +1,5 @@
-"""The only sync facade: a background event loop that runs everything called from synchronous code."""
+"""The only sync facade: a background event loop that runs everything called from synchronous code. Also what owners
+close, and work that a cancellation does not cut short."""
 
 import asyncio
 import atexit
@@ -67,6 +68,20 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     except RuntimeError:
         return work(*arguments)
     return await done
+
+
+async def uninterrupted(work: Coroutine[Any, Any, object] | asyncio.Future[Any]) -> None:
+    """Finish `work` even if the waiting task is cancelled meanwhile, then raise the cancellation."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled:
+        raise cancelled
 
 
 def call_async_from_sync(

@@ -29,12 +29,12 @@ from ferrule.builtin.interception import apply_intercepted
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.process.interactive import Collected, Ended, Session, clamp_yield
 from ferrule.process.launcher import LaunchError, Pipes, Pty
-from ferrule.process.run import uninterrupted
 from ferrule.process.shell import shell_argv
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.truncation import OutputBudget
 from ferrule.sandbox.caches import cache_hint
+from ferrule.sync import uninterrupted
 from ferrule.tools.action import Action, Observation
 from ferrule.tools.commands import Commands, Origin
 from ferrule.tools.context import Access, ToolContext

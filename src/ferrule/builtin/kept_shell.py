@@ -22,7 +22,8 @@ import msgspec
 from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes
 from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
-from ferrule.process.run import TERM_GRACE, open_writer, uninterrupted
+from ferrule.process.run import TERM_GRACE, open_writer
+from ferrule.sync import uninterrupted
 
 START_SECONDS = 10.0
 """Until its first prompt a bash without start-up files takes milliseconds, as it does for an answer at its prompt; a

@@ -13,8 +13,8 @@ from ferrule.builtin.hints import RUNS
 from ferrule.builtin.kept_shell import KeptShell, Step
 from ferrule.process.capture import Captured
 from ferrule.process.launcher import Launcher, LaunchError
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
+from ferrule.sync import uninterrupted
 from ferrule.tools.commands import Commands
 from ferrule.tools.context import Access, ToolContext, ToolInvocation
 from ferrule.tools.conversation import ConversationState

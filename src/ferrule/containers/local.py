@@ -31,14 +31,13 @@ from ferrule.containers.place import (
     tidy,
 )
 from ferrule.process.launcher import LaunchError
-from ferrule.process.run import uninterrupted
 from ferrule.sandbox.environment import NESTED, is_inside
 from ferrule.sandbox.linux.cgroups import Group, Groups, find_groups, remove_unheld
 from ferrule.sandbox.linux.holders import HolderProcess, settings_of
 from ferrule.sandbox.linux.mothers import Mothers
 from ferrule.sandbox.linux.root import Bind, Layers, PrivateRoot
 from ferrule.sandbox.way_out import WayOut
-from ferrule.sync import LoopBound, close_at_exit, in_thread
+from ferrule.sync import LoopBound, close_at_exit, in_thread, uninterrupted
 
 MAX_CONTAINERS = 256
 """At once: each takes some megabytes of memory and a few processes."""

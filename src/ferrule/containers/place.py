@@ -31,7 +31,7 @@ from ferrule.containers.host import ContainerInfo, ContainerSettings
 from ferrule.containers.own_root import make_root
 from ferrule.containers.removal import remove_tree
 from ferrule.locks import hold, try_lock
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 
 PREFIX = "cntr_"
 SHARED = "/var/tmp"

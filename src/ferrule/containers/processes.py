@@ -10,9 +10,9 @@ from ferrule.containers.images.errors import ImageError
 from ferrule.containers.images.writable import Way, copy_root
 from ferrule.containers.place import Slot
 from ferrule.process.launcher import LaunchError
-from ferrule.process.run import uninterrupted
 from ferrule.sandbox.linux.client import HelperEnded, InitProcess
 from ferrule.sandbox.linux.holders import HolderProcess
+from ferrule.sync import uninterrupted
 
 SPARE_SECONDS = 30.0
 """A container that nobody has used for so long keeps no process ready, which takes memory."""

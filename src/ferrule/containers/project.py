@@ -16,7 +16,6 @@ from ferrule.containers.images import Image, Images
 from ferrule.containers.local import IMAGES, LocalHost
 from ferrule.containers.place import default_place
 from ferrule.process.launcher import Limits, Stdio
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import InContainer, InContainerReadOnly
 from ferrule.sandbox.boundary import Cover
@@ -27,6 +26,7 @@ from ferrule.sandbox.plan import is_within
 from ferrule.sandbox.pool import LINGER_SECONDS, MAX_PROCESSES
 from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.way_out import WayOut
+from ferrule.sync import uninterrupted
 
 SHELLS = ("bin/bash", "usr/bin/bash", "bin/sh", "usr/bin/sh")
 MAX_LINKS = 40

@@ -15,8 +15,8 @@ from ferrule.process.environment import CORE_VARIABLES
 from ferrule.process.kernel import CellTimedOut, Kernel, KernelLost
 from ferrule.process.launcher import LaunchError
 from ferrule.process.plain import PlainLauncher
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import FerruleError
+from ferrule.sync import uninterrupted
 
 MOST_AT_ONCE = 3
 """Documents that are read at once: more share the processors."""

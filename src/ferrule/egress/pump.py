@@ -14,6 +14,7 @@ from contextlib import suppress
 from time import monotonic
 
 from ferrule.egress.streams import PATIENCE_S, SocketStream, tunnel
+from ferrule.sync import uninterrupted
 
 MOST = 1 << 20
 """Bytes moved at once. A pipe bounds them first, to 16 pieces of up to 32 KiB. Pipes are not made larger: a thousand
@@ -48,7 +49,8 @@ class Pump:
         finally:
             if not pair.over.done():
                 worker.ask(lambda: worker.drop(pair))
-                await _kept_waiting(pair.over)
+                # The number of a socket that was closed too early soon means another connection.
+                await uninterrupted(pair.over)
         if (error := pair.over.result()) is not None:
             raise error
 
@@ -90,18 +92,6 @@ async def _over_or_idle(pair: "_Pair", idle_s: float) -> None:
         if (left := pair.moved + idle_s - monotonic()) <= 0:
             raise TimeoutError("nothing came through the tunnel")
         await asyncio.wait([pair.over], timeout=left)
-
-
-async def _kept_waiting(over: "asyncio.Future[OSError | None]") -> None:
-    """Wait, also when cancelled: the number of a socket that was closed too early soon means another connection."""
-    cancelled: asyncio.CancelledError | None = None
-    while not over.done():
-        try:
-            await asyncio.wait([over])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 class _Way:

@@ -13,11 +13,11 @@ import msgspec
 
 from ferrule.documents.extraction import Extractor, Unreadable
 from ferrule.hosted.vector_stores import ClientStores
-from ferrule.process.run import uninterrupted
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
 from ferrule.retrieval.connection import IndexClosed, IndexDamaged, IndexFault
 from ferrule.store import StoreError, StoreFile
 from ferrule.store.vector_stores import Unread
+from ferrule.sync import uninterrupted
 
 WORKERS = 4
 """Files that are read at once: while some are parsed, others are embedded and written."""

@@ -15,8 +15,9 @@ from ferrule.images import read_header
 from ferrule.lookup import NOWHERE, Places, locate
 from ferrule.process.environment import CORE_VARIABLES
 from ferrule.process.launcher import Launcher, LaunchError, Limits
-from ferrule.process.run import Completed, run, uninterrupted
+from ferrule.process.run import Completed, run
 from ferrule.reading import Unreadable, read_inside
+from ferrule.sync import uninterrupted
 
 log = logging.getLogger("ferrule.images")
 

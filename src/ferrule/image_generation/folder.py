@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from ferrule.locks import try_lock
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 
 PREFIX = "ferrule-image-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -11,8 +11,9 @@ import msgspec
 from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Pipes, Pty, Stdio
 from ferrule.process.outputs import OnOutput, Outputs, StreamName, capped
-from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, UNDYING_GRACE, exit_of, open_writer, uninterrupted
+from ferrule.process.run import TERM_GRACE, TIMEOUT_EXIT_CODE, UNDYING_GRACE, exit_of, open_writer
 from ferrule.protocol.errors import FerruleError
+from ferrule.sync import uninterrupted
 
 EXIT_GRACE = 0.05
 """Seconds after the exit during which output may still arrive."""

@@ -25,10 +25,11 @@ import msgspec
 
 from ferrule.process.capture import Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, LaunchError, Limits, Pipes
-from ferrule.process.run import DRAIN_GRACE, UNDYING_GRACE, uninterrupted
+from ferrule.process.run import DRAIN_GRACE, UNDYING_GRACE
 from ferrule.process.streams import Reader, Writer
 from ferrule.protocol.errors import Fatal, FerruleError, RespondToModel
 from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.sync import uninterrupted
 
 log = logging.getLogger("ferrule.process")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ferrule.process.kernel import Kernel, KernelLost
 from ferrule.process.launcher import Launcher, LaunchError
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 
 INTERRUPT_GRACE = 3.0
 """Seconds in which an interrupted cell has to end: far more than `finally` blocks take, and not so long that a user who

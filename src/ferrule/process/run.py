@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ferrule.process.capture import CAPTURE_BYTES, Captured, HeadTail
 from ferrule.process.launcher import Child, ExitStatus, Launcher, Limits, Pipes, Stdio
 from ferrule.process.outputs import OnOutput, Outputs, capped
 from ferrule.process.streams import Writer
+from ferrule.sync import uninterrupted
 
 TERM_GRACE = 0.5
 """Seconds between TERM and KILL."""
@@ -110,17 +111,3 @@ def open_writer(child: Child) -> Writer | None:
     if child.stdin is None:
         return None
     return Writer(os.dup(child.stdin) if child.stdin == child.stdout else child.stdin)
-
-
-async def uninterrupted(work: Coroutine[None, None, None]) -> None:
-    """Finish `work` even if the waiting task is cancelled meanwhile, then raise the cancellation."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled:
-        raise cancelled

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from ferrule.process.interactive import Collected, Session
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import FerruleError
+from ferrule.sync import uninterrupted
 
 MAX_SESSIONS = 64
 """More than one model can track; each costs a process, descriptors and its kept output."""

@@ -13,7 +13,6 @@ from ferrule.history.tokens import estimate_all
 from ferrule.hosted.tool import HostedTool, Scope
 from ferrule.model.calls import random_id
 from ferrule.model.stream import ModelError
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonObject
 from ferrule.protocol.truncation import tokens_of_bytes
@@ -33,6 +32,7 @@ from ferrule.responses.tools import echoed_choice
 from ferrule.responses.transcript import encode_items, sealed, whole_message
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Page, Paging, Store, StoredResponse, StoreError
+from ferrule.sync import uninterrupted
 from ferrule.web.download import Downloads
 
 log = logging.getLogger("ferrule.responses")

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.process.interactive import Session
-from ferrule.process.run import uninterrupted
 from ferrule.process.sessions import UnknownSession
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.payload import ToolOutput
 from ferrule.session.toolset import Toolset
+from ferrule.sync import uninterrupted
 from ferrule.tools.commands import Ongoing
 
 SHELLS = ("exec_command", "shell_command", "execute_bash", "bash", "shell")

@@ -14,12 +14,12 @@ import msgspec
 
 from ferrule.dispatch.front_end import Answers, Callbacks, Pace
 from ferrule.dispatch.host import SessionHost
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.events import Event, ExecApproval, TokenUsage
 from ferrule.protocol.settings import AgentRole
 from ferrule.session.result import TurnResult
+from ferrule.sync import uninterrupted
 from ferrule.tools.buffers import Buffers
 from ferrule.tools.children import ChildInfo, ChildOrder, ChildStatus
 from ferrule.tools.events import ChildEvent, ToolEvent

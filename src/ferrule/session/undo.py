@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ferrule.dispatch.unfinished import put_right
 from ferrule.dispatch.workspace import Workspace
 from ferrule.history.compaction import TAKEN_BACK, user_message
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.events import LeftAlone, UndoCompleted
 from ferrule.protocol.json_text import encodable
@@ -19,6 +18,7 @@ from ferrule.sandbox.placeholders import WRITABLE
 from ferrule.sandbox.plan import RESERVED_NAMES
 from ferrule.session.caches import with_caches
 from ferrule.session.rollout import Rollout, StoredSession
+from ferrule.sync import uninterrupted
 from ferrule.tools.tasks import run_blocking
 from ferrule.undo.states import MISSING, Change
 from ferrule.undo.undo_log import StoredTurn, UndoLog

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 
 P = ParamSpec("P")
 T = TypeVar("T")

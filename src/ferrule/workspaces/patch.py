@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ferrule.containers.removal import remove_tree
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 from ferrule.workspaces.base import LINK, Base
 from ferrule.workspaces.binary import binary_patch
 from ferrule.workspaces.changes import Change, changes

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.containers.images.writable import copy_tree
-from ferrule.process.run import uninterrupted
+from ferrule.sync import uninterrupted
 from ferrule.workspaces.base import TREE, Base, entries_of, make_base, read_base
 from ferrule.workspaces.mounts import NO_MOUNTS, Mounts
 from ferrule.workspaces.patch import make_patch

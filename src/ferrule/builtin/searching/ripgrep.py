@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from ferrule.builtin.searching.request import COLUMNS, SEARCH_SECONDS, Dated, Found, FoundLine, Search
 from ferrule.lookup import NOWHERE, Located, Places, locate
 from ferrule.process.launcher import Child, Launcher, Limits, Pipes
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import RespondToModel
+from ferrule.sync import uninterrupted
 from ferrule.tools.tasks import run_blocking
 
 IN_PART = 2

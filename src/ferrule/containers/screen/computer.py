@@ -26,9 +26,8 @@ from ferrule.containers.screen.browser import OnNavigation
 from ferrule.containers.screen.errors import BadAction
 from ferrule.containers.screen.network import ScreenNetwork
 from ferrule.containers.screen.screen import Screen
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.computer_settings import ComputerSettings
-from ferrule.sync import AsyncClosing
+from ferrule.sync import AsyncClosing, uninterrupted
 
 Keys = Sequence[str] | None
 _DEFAULT = ComputerSettings()

@@ -11,9 +11,10 @@ import msgspec
 
 from ferrule.containers.screen.errors import BrowserLost, ScreenError
 from ferrule.process.launcher import Child, LaunchError
-from ferrule.process.run import UNDYING_GRACE, uninterrupted
+from ferrule.process.run import UNDYING_GRACE
 from ferrule.process.streams import Reader, Writer
 from ferrule.protocol.json_text import JsonObject
+from ferrule.sync import uninterrupted
 
 MAX_MESSAGE = 96 << 20
 """Bytes of one message: a picture of the largest screen has 64 MiB and some. A longer one, such as of a page that shows

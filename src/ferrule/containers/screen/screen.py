@@ -21,11 +21,10 @@ from ferrule.containers.screen.program import PROFILE, find_program
 from ferrule.containers.screen.settings import checked, read_address
 from ferrule.process.kernel import OWN_PIPES
 from ferrule.process.launcher import LaunchError, Limits, Pipes
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.computer_settings import ComputerSettings
 from ferrule.protocol.json_text import JsonObject
 from ferrule.sandbox.linux.root import DATA, Bind
-from ferrule.sync import AsyncClosing
+from ferrule.sync import AsyncClosing, uninterrupted
 
 MEMORY_BYTES = 3 << 30
 """Of the browser and all its pages: a page like a map or a mail program takes half a gigabyte."""

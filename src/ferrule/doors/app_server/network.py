@@ -15,10 +15,10 @@ from ferrule.doors.app_server.connection import Connection
 from ferrule.doors.app_server.methods import METHODS
 from ferrule.doors.app_server.openings import Configure
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
-from ferrule.process.run import uninterrupted
 from ferrule.protocol.errors import UsageError
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
 from ferrule.stdio import Outbox
+from ferrule.sync import uninterrupted
 from ferrule.timed_heads import TimedHeads
 from ferrule.tools.tasks import end_tasks
 

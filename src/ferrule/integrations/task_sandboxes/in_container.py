@@ -21,9 +21,10 @@ from ferrule.integrations.task_sandboxes.opened import TO_READ, TO_WRITE, read_o
 from ferrule.integrations.task_sandboxes.outputs import run_command
 from ferrule.integrations.task_sandboxes.wanted import IDLE_SECONDS, Command, Wanted
 from ferrule.process.launcher import Child, Launcher, Limits, Stdio
-from ferrule.process.run import Completed, uninterrupted
+from ferrule.process.run import Completed
 from ferrule.protocol.errors import UsageError
 from ferrule.sandbox.linux.root import DATA, HOST_NAME, Account
+from ferrule.sync import uninterrupted
 
 MAX_PROCESSES = 2048
 """Of one sandbox, for parallel builds."""

@@ -19,10 +19,11 @@ from ferrule.containers.place import Slot, in_our_hands, new_slot
 from ferrule.integrations.task_sandboxes.opened import TO_READ, read_opened, refusal
 from ferrule.integrations.task_sandboxes.outputs import run_command
 from ferrule.integrations.task_sandboxes.wanted import IDLE_SECONDS, Command, Wanted
-from ferrule.process.run import Completed, uninterrupted
+from ferrule.process.run import Completed
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.sandbox.sandbox import Sandbox, open_launcher
+from ferrule.sync import uninterrupted
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_HERE = "{} takes a container, and there is none here: {}"
