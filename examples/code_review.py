@@ -74,6 +74,11 @@ def show_progress(event: object) -> None:
         print(f"· {shown[:110]}", file=sys.stderr)
 
 
+def one_line(text: str) -> str:
+    """Return the text without line breaks and what else a terminal or a CI system would act on."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 def review(folder: str, diff: str) -> Review:
     agent = Agent(
         os.environ.get("OPENAI_MODEL"),
@@ -103,9 +108,11 @@ def main() -> int:
     except (NoReview, FerruleError) as error:
         print(f"code_review: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     for finding in found.findings:
-        print(f"{finding.file}:{finding.line}: {finding.severity}: {finding.problem} {finding.fix}")
-    print(found.summary)
+        print(one_line(f"{finding.file}:{finding.line}: {finding.severity}: {finding.problem} {finding.fix}"))
+    print(one_line(found.summary))
     return int(any(finding.severity == "error" for finding in found.findings))
 
 

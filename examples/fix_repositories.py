@@ -5,7 +5,7 @@
 Nothing in your repositories is written: tests run, and the agent works, in fresh copies of HEAD, in a sandbox without a
 network. The copy is tested once more when the agent is done. What passes becomes OUT/NAME.patch, for `git apply`; what
 does not, OUT/NAME.failed.patch. A repository that has its patch already is passed over, so the same command goes on
-where it was stopped. Exits with 0 if all tests pass now, with 1 if some do not, with 2 if there was nothing to do.
+where it was stopped. Exits with 0 if every failure has its patch, with 1 if one has not, with 2 if nothing was done.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule import FerruleError, Toolset, UsageError, batch
-from ferrule.workspaces import Repository, Workspaces
+from ferrule.workspaces import Repository, WorkspaceError, Workspaces
 
 TEST_SECONDS = 600
 FIX_SECONDS = 1800
@@ -39,61 +39,64 @@ def repositories_in(folder: Path) -> list[Path]:
     return found
 
 
-async def failures_of(repository: Path, test: str, workspaces: Workspaces, turn: asyncio.Semaphore) -> str | None:
-    """Return what the tests of the commit at HEAD print, None if they pass."""
-    async with (
-        turn,
-        workspaces.enter(Repository(str(repository))) as workspace,
-        Toolset.for_model("none", tools=["shell_command"], cwd=workspace.path) as tools,
-    ):
-        done = await tools.call("shell_command", {"command": test, "timeout_ms": TEST_SECONDS * 1000})
-        return None if done.success else done.text
-
-
-async def tasks_for(repositories: list[Path], test: str, scratch: Path, workers: int) -> list[dict[str, Any]]:
-    """Return a task for each repository whose tests fail."""
-    turn = asyncio.Semaphore(workers)
-    async with Workspaces.open(scratch) as workspaces:
-        outputs = await asyncio.gather(*(failures_of(path, test, workspaces, turn) for path in repositories))
-    return [
-        {
-            "id": path.name,
-            "repository": str(path),
-            "prompt": PROMPT.format(test=test, output=output),
-            "check": test,
-            "max_seconds": FIX_SECONDS,
-        }
-        for path, output in zip(repositories, outputs, strict=True)
-        if output is not None
-    ]
+async def task_for(
+    repository: Path, test: str, workspaces: Workspaces, turn: asyncio.Semaphore
+) -> dict[str, Any] | WorkspaceError | None:
+    """Return the task to fix a repository: None if its tests pass, an error if they cannot be tried."""
+    try:
+        async with (
+            turn,
+            workspaces.enter(Repository(str(repository))) as workspace,
+            Toolset.for_model("none", tools=["shell_command"], cwd=workspace.path) as tools,
+        ):
+            done = await tools.call("shell_command", {"command": test, "timeout_ms": TEST_SECONDS * 1000})
+    except WorkspaceError as error:
+        return error
+    if done.success:
+        return None
+    return {
+        "id": repository.name,
+        "repository": str(repository),
+        "prompt": PROMPT.format(test=test, output=done.text),
+        "check": test,
+        "max_seconds": FIX_SECONDS,
+    }
 
 
 def keep(result: dict[str, Any], out: Path) -> bool:
-    """Write the patch of a result and tell of it. Return whether the tests pass now."""
-    name, passes = result["id"], result["verdict"] == "pass" and result["patch"] != ""
-    file = out / f"{name}{'' if passes else '.failed'}.patch"
-    if result["patch"]:
-        file.write_text(result["patch"])
-    if not passes:
-        why = result["error"] or "its tests still fail"
-        print(f"failed  {name}: {why}" + (f"; what was tried is in {file}" if result["patch"] else ""))
+    """Write the patch of a result and tell of it. Return whether it makes the tests pass."""
+    name, patch, passes = result["id"], result["patch"], result["verdict"] == "pass"
+    fixed, failed = out / f"{name}.patch", out / f"{name}.failed.patch"
+    failed.unlink(missing_ok=True)
+    if not patch or not passes:
+        why = result["error"] or ("they passed this time, without a change" if passes else "its tests still fail")
+        print(f"failed  {name}: {why}" + (f"; what was tried is in {failed}" if patch else ""))
+        if patch:
+            failed.write_text(patch, "utf-8")
         return False
+    fixed.write_text(patch, "utf-8")
     tokens = result["usage"]["input_tokens"] + result["usage"]["output_tokens"]
-    print(f"fixed   {name}: {file} ({result['seconds']:.0f} s, {tokens:,} tokens)")
-    for changed in TEST_FILE.finditer(result["patch"]):
+    print(f"fixed   {name}: {fixed} ({result['seconds']:.0f} s, {tokens:,} tokens)")
+    for changed in TEST_FILE.finditer(patch):
         print(f"        it changes {changed[1]}: see that this test still proves something")
     return True
 
 
 async def fix(folder: Path, test: str, out: Path, workers: int) -> bool:
-    """Fix what fails. Return whether all tests pass now."""
+    """Fix what fails. Return whether there is no failure without a patch now."""
     repositories = repositories_in(folder)
     out.mkdir(parents=True, exist_ok=True)
     waiting = [path for path in repositories if not (out / f"{path.name}.patch").exists()]
-    tasks = await tasks_for(waiting, test, out / ".workspaces", workers)
+    turn = asyncio.Semaphore(workers)
+    async with Workspaces.open(out / ".workspaces") as workspaces:
+        found = await asyncio.gather(*(task_for(path, test, workspaces, turn) for path in waiting))
+    tasks = [task for task in found if isinstance(task, dict)]
+    broken = [error for error in found if isinstance(error, WorkspaceError)]
     print(f"{len(repositories)} repositories, {len(repositories) - len(waiting)} patched before, {len(tasks)} to fix")
+    for error in broken:
+        print(f"failed  {error}")
     if not tasks:
-        return True
+        return not broken
     results = batch.run(
         tasks,
         workers=workers,
@@ -102,7 +105,7 @@ async def fix(folder: Path, test: str, out: Path, workers: int) -> bool:
         api_key=os.environ.get("OPENAI_API_KEY"),
     )
     async with aclosing(results):
-        return all([keep(result, out) async for result in results])
+        return all([keep(result, out) async for result in results]) and not broken
 
 
 def main() -> int:
@@ -117,6 +120,8 @@ def main() -> int:
     except FerruleError as error:
         print(f"fix_repositories: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

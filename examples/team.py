@@ -105,6 +105,8 @@ def main() -> int:
     except FerruleError as error:
         print(f"team: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ def main() -> int:
     except (FerruleError, OSError) as error:
         print(f"database_agent: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -1,5 +1,6 @@
 """examples/fix_repositories.py: patches of what was fixed and of what was not; the originals stay as they are."""
 
+import shutil
 from pathlib import Path
 
 from ferrule.testing import ScriptedModel, function_call
@@ -19,6 +20,7 @@ def test_what_fails_is_fixed_in_a_copy_and_verified(tmp_path: Path) -> None:
     fine = repository(source / "fine", {"sum.txt": "4\n"})
     fixable = repository(source / "fixable", {"sum.txt": "3\n", "test_sum.txt": "x\n", "latest": "x\n"})
     stuck = repository(source / "stuck", {"sum.txt": "5\n"})
+    git(source, "init", "-q", "empty")
     before = states(fine, fixable, stuck)
     edits = [
         function_call("shell_command", {"command": f"echo {text} > sum.txt; echo y | tee test_sum.txt latest"})
@@ -28,7 +30,7 @@ def test_what_fails_is_fixed_in_a_copy_and_verified(tmp_path: Path) -> None:
         model.play(edits[0], "Done.", when="fixable")
         model.play(edits[1], "I think so.", edits[0], "Now.", when="stuck")
         done = run(PROGRAM, source, "--test", TEST, "--out", out, base_url=model.base_url)
-        assert done.returncode == 1 and done.stdout.startswith("3 repositories, 0 patched before, 2 to fix\n"), done
+        assert done.returncode == 1 and done.stdout.startswith("4 repositories, 0 patched before, 2 to fix\n"), done
         assert f"\nfixed   fixable: {out / 'fixable.patch'} (" in done.stdout
         assert "it changes test_sum.txt: see" in done.stdout and "changes latest" not in done.stdout
         assert (
@@ -36,10 +38,13 @@ def test_what_fails_is_fixed_in_a_copy_and_verified(tmp_path: Path) -> None:
         )
         assert sorted(path.name for path in out.iterdir()) == ["fixable.patch", "stuck.failed.patch"]
 
+        assert f"\nfailed  {source / 'empty'} has no commit" in done.stdout
+        shutil.rmtree(source / "empty")
         again = run(PROGRAM, source, "--test", TEST, "--out", out, base_url=model.base_url)
         assert again.returncode == 0 and again.stdout.startswith("3 repositories, 1 patched before, 1 to fix"), again
         model.check()
     assert states(fine, fixable, stuck) == before
+    assert sorted(path.name for path in out.iterdir()) == ["fixable.patch", "stuck.patch"]
     git(stuck, "apply", str(out / "stuck.patch"))
     assert (stuck / "sum.txt").read_text() == "4\n"
 
