@@ -113,6 +113,8 @@ async def test_tools_that_the_client_runs_are_functions_upstream(
     check_stream(await events_of(first), first.object)
     said = first.object["output"][0]
     assert {key: said[key] for key in call} == call
+    if "display_width" in tool:
+        assert "8 x 9 pixels (browser)" in json.dumps(here.model.last_request.body["tools"])
     sent_back = {key: said[key] for key in said if key != "status"}
     answer = {**output, "call_id": said["call_id"], "id": said["call_id"]}
     for form in (

@@ -75,7 +75,9 @@ def colours(item: Json) -> tuple[str, ...]:
 
 async def test_an_image_is_made_streamed_and_shown_to_the_model(here: Served, paints: Painter) -> None:  # noqa: F811
     here.model.add([draw("a red wall")], "Here it is.")
-    tool = {**TOOL, "model": "gpt-image-1", "partial_images": 2, "size": "1024x1024", "quality": "low"}
+    wishes: Json = {"partial_images": 2, "size": "1024x1024", "quality": "low", "background": "transparent"}
+    wishes |= {"moderation": "low", "output_compression": 100}
+    tool = {**TOOL, "model": "gpt-image-1", **wishes}
     ledger = await here.engine.open(asked(tools=[tool]))
     events, final = await events_of(ledger), ledger.object
     check_stream(events, final)
@@ -90,11 +92,11 @@ async def test_an_image_is_made_streamed_and_shown_to_the_model(here: Served, pa
     (item,) = calls(final)
     assert {name: value for name, value in item.items() if name not in ("id", "result")} == {
         "type": "image_generation_call", "status": "completed", "action": "generate", "revised_prompt": "a red wall",
-        "size": "1024x1024", "quality": "high", "background": "auto", "output_format": "png",
+        "size": "1024x1024", "quality": "high", "background": "transparent", "output_format": "png",
     }  # fmt: skip
     assert item["id"].startswith("ig_") and colours(item) == ("red", "red")
     (sent,) = paints.asked
-    assert (sent.fields["model"], sent.fields["quality"], sent.fields["partial_images"]) == ("flux", "low", 2)
+    assert sent.fields["model"] == "flux" and wishes == {name: sent.fields[name] for name in wishes}
     assert final["output"][1]["content"][0]["text"] == "Here it is."
     seen = json.dumps(here.model.last_request.body)
     assert item["result"] in seen and "the user sees it: 1024x1024 pixels, png" in seen
