@@ -75,7 +75,7 @@ async def dispatch() -> Iterable[Row]:
         row("dispatch, awaited", awaited, base, 3.5, peers=dict(zip(others, figures, strict=True))),
         row("dispatch, as a task of a turn", task, base, 12),
         row("dispatch, plain def that does not block", plain, base, 3.5),
-        row("dispatch, plain def on a thread, floor asyncio.to_thread", thread, least, None),
+        row("dispatch, plain def on a thread, floor asyncio.to_thread", thread, least, 1),
     ]
 
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ferrule.tools.tasks import IDLE_NAME
+
 DEADLINE = 30.0
 """Seconds for what takes milliseconds, on a machine that is busy."""
 
@@ -53,7 +55,8 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    return Held(frozenset(children()), frozenset(threading.enumerate()), frozenset(_descriptors()))
+    threads = (thread for thread in threading.enumerate() if thread.name != IDLE_NAME)
+    return Held(frozenset(children()), frozenset(threads), frozenset(_descriptors()))
 
 
 def gained(before: Held) -> Held:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.sandbox.plan import PROTECTED_NAMES
+from ferrule.tools.tasks import IDLE_NAME
 
 SETTLE_SECONDS = 15.0
 """What ends, ends within this time: a server thread closes sockets, the kernel takes namespaces apart."""
@@ -71,9 +72,10 @@ def _descriptors() -> Counter[str]:
 
 
 def _threads() -> Counter[str]:
-    """Threads by name, without the loop's executor, which keeps a bounded number."""
+    """Threads by name, without the loop's executor, which keeps a bounded number, and those that wait for work and end
+    soon."""
     names = (thread.name for thread in threading.enumerate())
-    return Counter(name for name in names if not name.startswith("asyncio_"))
+    return Counter(name for name in names if not name.startswith("asyncio_") and name != IDLE_NAME)
 
 
 def _objects() -> Counter[str]:

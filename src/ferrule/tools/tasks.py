@@ -2,9 +2,13 @@
 
 import asyncio
 import contextvars
+import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from ferrule.sync import uninterrupted
@@ -36,21 +40,18 @@ async def _ended(tasks: "set[asyncio.Future[Any]]") -> None:
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `function` on a separate daemon thread and wait. If the wait is cancelled, the result is dropped; a function
-    that never returns cannot block the exit of the process."""
+    that never returns cannot block the exit of the process. However many run, each has a thread of its own."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def work() -> None:
-        result: T | None = None
-        error: BaseException | None = None
+    def work() -> Callable[[], object]:
         try:
-            result = context.run(function, *args, **kwargs)
+            return partial(_settle, loop, done, context.run(function, *args, **kwargs), None)
         except BaseException as raised:  # noqa: BLE001 - it is raised again where it is awaited
-            error = _awaitable(raised)
-        _settle(loop, done, result, error)
+            return partial(_settle, loop, done, None, _awaitable(raised))
 
-    threading.Thread(target=work, name=f"ferrule-{getattr(function, '__name__', 'tool')}", daemon=True).start()
+    _run_on_a_thread(work, getattr(function, "__name__", "tool"))
     return await done
 
 
@@ -65,11 +66,69 @@ def _settle(
         else:
             done.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
 
-    try:
+    with suppress(RuntimeError):  # the loop is closed: nobody is waiting any more
         loop.call_soon_threadsafe(settle)
-    except RuntimeError:  # the loop is closed: nobody is waiting any more
-        if not loop.is_closed():
-            raise
+
+
+Work = Callable[[], Callable[[], object]]
+"""What a thread does; what it returns hands over the result. Neither raises."""
+
+
+class _Worker:
+    """A thread that does one work after the other. While it has none it is among the idle ones, for some seconds."""
+
+    __slots__ = ("_inbox", "_thread")
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[tuple[Work, str]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Work, name: str) -> None:
+        """Do this next."""
+        self._inbox.put((work, name))
+
+    def _serve(self) -> None:
+        while (given := self._next()) is not None:
+            work, name = given
+            self._thread.name = f"ferrule-{name}"
+            hand_over = work()
+            self._thread.name = IDLE_NAME
+            _idle.append(self)  # before the result is there: whoever waits for it may want a thread next
+            hand_over()
+            del given, work, hand_over
+
+    def _next(self) -> tuple[Work, str] | None:
+        try:
+            return self._inbox.get(timeout=IDLE_SECONDS)
+        except Empty:
+            pass
+        try:
+            _idle.remove(self)
+        except ValueError:  # somebody has just taken it
+            return self._inbox.get()
+        return None
+
+
+IDLE_SECONDS = 10
+"""How long a thread is kept without work: a model asks for its next call within seconds, and a start takes as long as
+four calls."""
+IDLE_NAME = "ferrule-idle"
+
+_idle: list[_Worker] = []
+"""The last one to become idle is taken first, so those that are not needed end."""
+
+
+def _run_on_a_thread(work: Work, name: str) -> None:
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.do(work, name)
+
+
+os.register_at_fork(after_in_child=_idle.clear)
+"""A forked child has none of these threads."""
 
 
 def _awaitable(error: BaseException) -> BaseException:
