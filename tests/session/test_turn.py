@@ -88,6 +88,7 @@ async def test_s26_too_many_calls_of_one_response_are_answered_but_not_run(tmp_p
     model = InProcessModel(many, [calls("count", '{"text":"again"}', "call_again")], [says("Done.")])
     async with await Agent(model, tools=[count], cwd=tmp_path).open() as session:
         assert (await session.run("go")).text == "Done."
+    assert MAX_CALLS == 256
     answers = outputs(session)
     assert [call_id for call_id, _ in answers] == [*(f"call_{number}" for number in range(MAX_CALLS + 3)), "call_again"]
     assert [text for _, text in answers] == ["ran"] * MAX_CALLS + [TOO_MANY_CALLS] * 3 + ["ran"]
