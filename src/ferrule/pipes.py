@@ -2,9 +2,7 @@
 share."""
 
 import asyncio
-import json
 import os
-import re
 import select
 from collections.abc import AsyncIterator
 
@@ -16,16 +14,6 @@ CHUNK = 64 * 1024
 """Bytes read at once: what a pipe holds."""
 LOOK_S = 1.0
 """Seconds between two looks whether a client that reads nothing is gone."""
-EDGE = 256
-"""Bytes of the beginning of a message that cannot be read, in which its id is looked for."""
-
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w-]{1,64}")')
-
-
-def id_in(line: bytes) -> str | int | None:
-    """Return the id of a message that cannot be read, if it is at its beginning, where clients write it."""
-    found = _ID.search(line[:EDGE].partition(b'"params"')[0])
-    return None if found is None else json.loads(found[1])
 
 
 async def lines_of(source: int, outbox: Outbox) -> AsyncIterator[tuple[bytes, bool]]:

@@ -15,6 +15,7 @@ from ferrule.doors.mcp_server import clients, stdio
 from ferrule.doors.mcp_server.run import tools_opener
 from ferrule.doors.mcp_server.stdio import serve_lines
 from ferrule.protocol.settings import Settings
+from ferrule.rpc import TOO_MANY
 from tests.mcp_server.served import ESCALATED, served, serving, settings_in
 from tests.processes import running, until
 from tests.raw_client import RawClient
@@ -244,7 +245,7 @@ async def test_a_flood_of_requests_is_answered_with_errors(tmp_path: Path, monke
     async with piped(settings_in(tmp_path)) as pipes:
         await pipes.greet()
         calls = [await pipes.call("sleep 30") for _ in range(8)]
-        assert (await pipes.answer(await pipes.ask("ping")))["error"]["code"] == stdio.TOO_MANY
+        assert (await pipes.answer(await pipes.ask("ping")))["error"]["code"] == TOO_MANY
         await pipes.say(method="notifications/cancelled", params={"requestId": calls[0]})
         assert "result" in await pipes.answer(await pipes.ask("ping"))
 

@@ -46,10 +46,11 @@ from ferrule.config import Configuration, Sources
 from ferrule.doors.acp.buffers import EditorFiles
 from ferrule.doors.acp.choices import MODE, McpServer, place_of, with_servers
 from ferrule.doors.acp.desk import Desk, Line, Place
-from ferrule.doors.acp.messages import FAILED, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND
+from ferrule.doors.acp.messages import FAILED, INVALID_PARAMS, NOT_FOUND
 from ferrule.doors.acp.words import Block
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.json_text import encodable
+from ferrule.rpc import INVALID_REQUEST
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.index import SessionEntry, SessionIndex, locate
 from ferrule.session.resuming import Given, settings_to_go_on
@@ -349,8 +350,8 @@ class Agent:
         files = EditorFiles(self.line.client, session_id, self._files)
         desk = self._desks[session_id] = Desk(session_id, self.line, place, opening, files)
         try:
-            await self._make_room(desk)
             await desk.open()
+            await self._make_room(desk)  # not before: of many that are opened at once none sees another rest
         except BaseException:
             self._desks.pop(session_id, None)
             await desk.close()

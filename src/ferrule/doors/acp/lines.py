@@ -3,9 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-from ferrule.doors.acp.messages import TOO_MANY, NoMessage, encode_message, read_message
+from ferrule.doors.acp.messages import answer_of, encode_message, read_message
 from ferrule.pipes import lines_of
 from ferrule.protocol.json_text import JsonObject
+from ferrule.rpc import TOO_MANY, RpcError
 from ferrule.stdio import Outbox
 
 MAX_OPEN = 256
@@ -57,12 +58,12 @@ class Lines:
             if "id" not in message:
                 return message if message["method"] in HEARD else None
             if message["id"] in self._open:
-                raise NoMessage("a request with this id is still being served", request_id=message["id"])
+                raise RpcError("a request with this id is still being served", request_id=message["id"])
             if len(self._open) >= MAX_OPEN:
                 text = f"more than {MAX_OPEN} requests at once; try again later"
-                raise NoMessage(text, TOO_MANY, message["id"])
-        except NoMessage as error:
-            self._outbox.put(encode_message(error.answer))
+                raise RpcError(text, TOO_MANY, message["id"])
+        except RpcError as error:
+            self._outbox.put(encode_message(answer_of(error)))
             return None
         self._open.add(message["id"])
         return message

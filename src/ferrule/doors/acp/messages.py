@@ -4,17 +4,13 @@ import json
 
 import msgspec
 
-from ferrule.mcp.lines import MAX_MESSAGE_BYTES
-from ferrule.pipes import id_in
-from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonObject, encodable
+from ferrule.rpc import PARSE_ERROR, RpcError, id_in, too_long
 
-PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32_700, -32_600, -32_602
+INVALID_PARAMS = -32_602
 NOT_FOUND = -32_002
 """ACP's code for a resource, such as a session, that does not exist."""
 FAILED = -32_603
-TOO_MANY = -32_000
-"""The first of JSON-RPC's codes for a server's own errors."""
 
 LONGEST_TEXT = 2_000
 """Characters of an error: some repeat what the client gave, however long that is."""
@@ -22,39 +18,30 @@ SHOWN_FAULTS = 3
 """Faults of one request's parameters that are told: a union of five shapes has a fault for each."""
 
 
-class NoMessage(FerruleError):
-    """What a client sent is no message. `request_id` is whose answer this is, as far as that can be told."""
-
-    def __init__(self, text: str, code: int = INVALID_REQUEST, request_id: str | int | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-        self.request_id = request_id
-
-    @property
-    def answer(self) -> JsonObject:
-        """The error to answer with."""
-        return {"jsonrpc": "2.0", "id": self.request_id, "error": {"code": self.code, "message": str(self)}}
+def answer_of(error: RpcError) -> JsonObject:
+    """Return the error to answer with."""
+    return {"jsonrpc": "2.0", "id": error.request_id, "error": {"code": error.code, "message": str(error)}}
 
 
 def read_message(line: bytes, *, whole: bool = True) -> JsonObject:
     """Return the request, notification or answer in a line, its parts in the shapes of JSON-RPC. `whole`: it is not
-    just the beginning of an overlong one. Raises `NoMessage`."""
+    just the beginning of an overlong one. Raises `RpcError`."""
     if not whole:
-        raise NoMessage(f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB", request_id=id_in(line))
+        raise too_long(line)
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR, id_in(line)) from error
+        raise RpcError("this is not JSON in UTF-8", PARSE_ERROR, id_in(line)) from error
     if isinstance(value, list):
-        raise NoMessage("batches are not served: send each message by itself")
+        raise RpcError("batches are not served: send each message by itself")
     if not isinstance(value, dict):
-        raise NoMessage("a message is a JSON object")
+        raise RpcError("a message is a JSON object")
     known = value.get("id")
     request_id = known if isinstance(known, str | int) and not isinstance(known, bool) else None
     if "id" in value and request_id is None:
-        raise NoMessage("the id of a message is a string or an integer")
+        raise RpcError("the id of a message is a string or an integer")
     if (fault := _fault_of(value)) is not None:
-        raise NoMessage(fault, request_id=request_id)
+        raise RpcError(fault, request_id=request_id)
     if isinstance(params := value.get("params"), dict):
         params.pop("_meta", None)  # nothing of ours; the SDK would pass it on as arguments
     return value

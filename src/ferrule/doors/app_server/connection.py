@@ -13,23 +13,21 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ferrule._version import __version__
-from ferrule.doors.app_server.openings import Configure
-from ferrule.doors.app_server.questions import answer_to
-from ferrule.doors.app_server.rpc import (
+from ferrule.doors.app_server.messages import (
     INTERNAL_ERROR,
     OVERLOADED,
     UNKNOWN_METHOD,
     Call,
     Notice,
     Reply,
-    RpcError,
     ask_line,
     error_line,
     notice_line,
     read_line,
     result_line,
-    too_long,
 )
+from ferrule.doors.app_server.openings import Configure
+from ferrule.doors.app_server.questions import answer_to
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import Shape
 from ferrule.doors.app_server.shapes.requests import InitializeParams, InitializeResult
@@ -37,6 +35,7 @@ from ferrule.doors.app_server.shapes.told import Asking, Told
 from ferrule.doors.app_server.threads import OpenThread
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import DynamicToolCallRequest
+from ferrule.rpc import RpcError, too_long
 from ferrule.stdio import Outbox
 from ferrule.tools.questions import Waiting
 from ferrule.tools.tasks import end_tasks

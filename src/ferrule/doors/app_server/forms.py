@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import common as wire
 from ferrule.doors.app_server.shapes.items import (
     AddKind,
@@ -27,6 +26,7 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.reading import Unreadable, read_file
+from ferrule.rpc import RpcError
 from ferrule.session.images import MAX_IMAGE_BYTES, image_of
 
 GRANULAR = "a granular approval policy is not served: choose untrusted, on-failure, on-request or never"

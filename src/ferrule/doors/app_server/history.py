@@ -10,7 +10,6 @@ import msgspec
 
 from ferrule.doors.app_server import forms
 from ferrule.doors.app_server.making import item_of_call, item_of_words
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes.common import TurnError
 from ferrule.doors.app_server.shapes.items import ThreadItem, UserMessage
 from ferrule.doors.app_server.shapes.threads import Turn, TurnStatus
@@ -18,6 +17,7 @@ from ferrule.history.compaction import is_words_of_user
 from ferrule.history.pairs import answered_id, called_id
 from ferrule.protocol.items import Message, ResponseItem, read_item
 from ferrule.protocol.payload import output_in
+from ferrule.rpc import RpcError
 from ferrule.session.lines import TurnContext
 from ferrule.session.salvage import LONGEST_LINE, Line, read_line
 

@@ -8,7 +8,6 @@ import msgspec
 from ferrule.doors.app_server.connection import Answer, Connection
 from ferrule.doors.app_server.history import seconds_of, turn_number, turns_of
 from ferrule.doors.app_server.openings import configuration_for, dynamic_specs, given_in
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import Empty
 from ferrule.doors.app_server.shapes.requests import (
@@ -25,6 +24,7 @@ from ferrule.doors.app_server.shapes.threads import Turn
 from ferrule.doors.app_server.stored import find
 from ferrule.doors.app_server.threads import OpenThread
 from ferrule.protocol.errors import UsageError
+from ferrule.rpc import RpcError
 from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.resuming import settings_to_go_on
 from ferrule.session.rollout import read_rollout

@@ -8,7 +8,6 @@ import msgspec
 
 from ferrule.config import Configuration
 from ferrule.doors.app_server import forms
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes.requests import (
     ThreadForkParams,
     ThreadResumeParams,
@@ -19,6 +18,7 @@ from ferrule.doors.app_server.shapes.threads import DynamicNamespace, DynamicToo
 from ferrule.protocol.dynamic_tools import DynamicToolSpec
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.settings import ReasoningEffort, ReasoningSummary, Settings
+from ferrule.rpc import RpcError
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.session.instructions import base_instructions
 from ferrule.session.resuming import Given

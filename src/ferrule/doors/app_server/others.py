@@ -10,7 +10,6 @@ from ferrule.dispatch.workspace import Workspace
 from ferrule.doors.app_server import forms
 from ferrule.doors.app_server.connection import Answer, Connection
 from ferrule.doors.app_server.openings import directory
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import Empty
 from ferrule.doors.app_server.shapes.requests import (
@@ -43,6 +42,7 @@ from ferrule.process.plain import PlainLauncher
 from ferrule.process.run import run
 from ferrule.protocol.permissions import DangerFullAccess, ExternalSandbox
 from ferrule.protocol.settings import Settings
+from ferrule.rpc import RpcError
 from ferrule.sandbox.environment import refuse_nesting
 from ferrule.sandbox.local_way import ListOnly
 from ferrule.session.file_names import best, files_below

@@ -9,7 +9,6 @@ import msgspec
 from ferrule._version import __version__
 from ferrule.doors.app_server.connection import Answer, Connection
 from ferrule.doors.app_server.history import changed_at, seconds_of, turns_of
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import Empty
 from ferrule.doors.app_server.shapes.items import AgentMessage, UserMessage
@@ -27,6 +26,7 @@ from ferrule.doors.app_server.shapes.requests import (
 )
 from ferrule.doors.app_server.shapes.threads import ItemsView, NotLoaded, Thread, Turn
 from ferrule.protocol.errors import UsageError
+from ferrule.rpc import RpcError
 from ferrule.session.index import SessionEntry, SessionIndex
 from ferrule.session.rollout import read_head
 from ferrule.tools.tasks import run_blocking

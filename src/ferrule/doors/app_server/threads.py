@@ -13,7 +13,6 @@ from ferrule.config import Configuration
 from ferrule.doors.app_server import forms
 from ferrule.doors.app_server.openings import settings_for_turn
 from ferrule.doors.app_server.questions import asked
-from ferrule.doors.app_server.rpc import RpcError
 from ferrule.doors.app_server.shapes import told
 from ferrule.doors.app_server.shapes.common import UserInput
 from ferrule.doors.app_server.shapes.requests import (
@@ -40,6 +39,7 @@ from ferrule.protocol.events import (
     TurnFailed,
     UserInputRequest,
 )
+from ferrule.rpc import RpcError
 from ferrule.session.rollout import StoredSession, new_session_id
 from ferrule.session.session import Session
 from ferrule.session.talk import Opening, Talk, Words

@@ -13,12 +13,12 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ferrule.doors.mcp_server.messages import NoMessage, read_message, too_long
+from ferrule.doors.mcp_server.messages import answer_of, read_message
 from ferrule.doors.mcp_server.server import SESSION_HEADER, Clients
 from ferrule.egress import header_lines
 from ferrule.mcp.lines import MAX_MESSAGE_BYTES
-from ferrule.pipes import EDGE
 from ferrule.protocol.errors import UsageError
+from ferrule.rpc import EDGE, RpcError, too_long
 from ferrule.serving import Bind, Callers, Refused, bearer_token, listen, quiet_server
 from ferrule.timed_heads import TimedHeads
 
@@ -137,9 +137,9 @@ class _Readable:
                 if len(body) > MAX_MESSAGE_BYTES:
                     raise too_long(bytes(body[:EDGE]))
             read_message(bytes(body))
-        except NoMessage as error:
+        except RpcError as error:
             status = 413 if more else 400
-            shown = JSONResponse(error.answer.model_dump(by_alias=True, exclude_unset=True), status)
+            shown = JSONResponse(answer_of(error).model_dump(by_alias=True, exclude_unset=True), status)
             await shown(scope, receive, send)
             return
         waiting = [{"type": "http.request", "body": bytes(body), "more_body": False}]

@@ -3,8 +3,6 @@
 import json
 
 from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -13,45 +11,27 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from ferrule.mcp.lines import MAX_MESSAGE_BYTES
-from ferrule.pipes import id_in
-from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonValue
+from ferrule.rpc import INVALID_REQUEST, PARSE_ERROR, RpcError
 
-TOO_LONG = f"a message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
 
-
-class NoMessage(FerruleError):
-    """What a client sent is no message. `request_id` is whose answer this is, as far as that can be told."""
-
-    def __init__(self, text: str, code: int = INVALID_REQUEST, request_id: str | int | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-        self.request_id = request_id
-
-    @property
-    def answer(self) -> JSONRPCError:
-        """The error to answer with."""
-        return JSONRPCError(jsonrpc="2.0", id=self.request_id, error=ErrorData(code=self.code, message=str(self)))
+def answer_of(error: RpcError) -> JSONRPCError:
+    """Return the error to answer with."""
+    return JSONRPCError(jsonrpc="2.0", id=error.request_id, error=ErrorData(code=error.code, message=str(error)))
 
 
 def read_message(data: bytes) -> JSONRPCMessage:
     """Return the message. An answer that is none is one that failed: its question must not wait for ever.
 
-    Raises `NoMessage`.
+    Raises `RpcError`.
     """
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
         return _unreadable(data, error)
     if isinstance(message, JSONRPCNotification) and b'"id"' in data and _has_id(data):
-        raise NoMessage("the id of a request is a string or an integer")
+        raise RpcError("the id of a request is a string or an integer")
     return message
-
-
-def too_long(beginning: bytes) -> NoMessage:
-    """Return the error for a message that is too long, of which this is the beginning."""
-    return NoMessage(TOO_LONG, request_id=id_in(beginning))
 
 
 def _unreadable(data: bytes, error: ValidationError) -> JSONRPCMessage:
@@ -62,10 +42,10 @@ def _unreadable(data: bytes, error: ValidationError) -> JSONRPCMessage:
         failed = ErrorData(code=INVALID_REQUEST, message="the answer is no JSON-RPC answer")
         return JSONRPCError(jsonrpc="2.0", id=known, error=failed)
     if any(fault["type"] == "json_invalid" for fault in error.errors(include_url=False, include_input=False)):
-        raise NoMessage("this is not JSON in UTF-8", PARSE_ERROR, known) from error
+        raise RpcError("this is not JSON in UTF-8", PARSE_ERROR, known) from error
     if isinstance(value, list):
-        raise NoMessage("batches are not served: send each message by itself") from error
-    raise NoMessage("this is no JSON-RPC 2.0 message", INVALID_REQUEST, known) from error
+        raise RpcError("batches are not served: send each message by itself") from error
+    raise RpcError("this is no JSON-RPC 2.0 message", INVALID_REQUEST, known) from error
 
 
 def _has_id(data: bytes) -> bool:

@@ -14,9 +14,10 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 
-from ferrule.doors.mcp_server.messages import NoMessage, read_message, too_long
+from ferrule.doors.mcp_server.messages import answer_of, read_message
 from ferrule.mcp.lines import LineSplitter
 from ferrule.protocol.json_text import JsonValue
+from ferrule.rpc import TOO_MANY, RpcError, too_long
 from ferrule.stdio import write_all
 from ferrule.tools.tasks import run_blocking
 
@@ -25,9 +26,6 @@ CHUNK = 64 * 1024
 
 MAX_OPEN = 256
 """Requests that are served at once: more than a client waits for, few enough that one which floods us costs little."""
-
-TOO_MANY = -32_000
-"""The first of JSON-RPC's codes for a server's own errors."""
 
 GRACE_S = 1.5
 """Seconds after the end of the input in which what was asked before is still answered: scripts write their requests and
@@ -74,13 +72,13 @@ class _Traffic:
             if not whole:
                 raise too_long(line)
             message = read_message(line)
-        except NoMessage as error:
-            await self._outgoing.send(SessionMessage(error.answer))
+        except RpcError as error:
+            await self._outgoing.send(SessionMessage(answer_of(error)))
             return
         if isinstance(message, JSONRPCRequest):
             if len(self._open) >= MAX_OPEN:
-                refusal = NoMessage(f"more than {MAX_OPEN} requests at once; try again later", TOO_MANY, message.id)
-                await self._outgoing.send(SessionMessage(refusal.answer))
+                refusal = RpcError(f"more than {MAX_OPEN} requests at once; try again later", TOO_MANY, message.id)
+                await self._outgoing.send(SessionMessage(answer_of(refusal)))
                 return
             self._open.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":

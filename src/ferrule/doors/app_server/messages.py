@@ -1,37 +1,19 @@
 """JSON-RPC as the Codex app-server speaks it: 2.0 without the key `jsonrpc`, one object a line. Pure."""
 
-import re
-
 import msgspec
 
 from ferrule.doors.app_server.shapes.common import RequestId
 from ferrule.doors.app_server.shapes.told import Told
-from ferrule.mcp.lines import MAX_MESSAGE_BYTES
-from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonValue, encodable
+from ferrule.rpc import INVALID_REQUEST, PARSE_ERROR, RpcError, id_in
 
-PARSE_ERROR = -32_700
-INVALID_REQUEST = -32_600
 UNKNOWN_METHOD = -32_601
 INTERNAL_ERROR = -32_603
 OVERLOADED = -32_001
 """The reference's code for more requests at once than are served."""
 
-TOO_LONG = f"the message is longer than {MAX_MESSAGE_BYTES >> 20} MiB"
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[\w.:-]{1,64}")')
 _LONGEST_TEXT = 2_000
 """Characters of an error: some repeat what the client gave, however long that is."""
-_EDGE = 256
-"""Bytes of an unreadable message's beginning in which its id is looked for."""
-
-
-class RpcError(FerruleError):
-    """Why a request, or a line, gets an error."""
-
-    def __init__(self, text: str, code: int = INVALID_REQUEST, request_id: RequestId | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-        self.request_id = request_id
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -71,9 +53,9 @@ def read_line(line: bytes) -> Call | Notice | Reply:
     try:
         read = _decode(line)
     except msgspec.ValidationError as error:
-        raise RpcError(f"Invalid request: {error}", INVALID_REQUEST, _id_in(line)) from error
+        raise RpcError(f"Invalid request: {error}", INVALID_REQUEST, _known_id(line)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RpcError("this is not JSON in UTF-8", PARSE_ERROR, _id_near(line)) from error
+        raise RpcError("this is not JSON in UTF-8", PARSE_ERROR, id_in(line)) from error
     if read.method is not msgspec.UNSET:
         if read.id is None:
             raise RpcError("Invalid request: the id of a request is a string or an integer")
@@ -85,22 +67,11 @@ def read_line(line: bytes) -> Call | Notice | Reply:
     raise RpcError("Invalid request: it has neither a method nor a result", INVALID_REQUEST, known)
 
 
-def too_long(beginning: bytes) -> RpcError:
-    """Return the error for a line that is too long, of which this is the beginning."""
-    return RpcError(TOO_LONG, INVALID_REQUEST, _id_near(beginning))
-
-
-def _id_near(beginning: bytes) -> RequestId | None:
-    """Return the id at the beginning of a line that cannot be read."""
-    found = _ID.search(beginning[:_EDGE].partition(b'"params"')[0])
-    return None if found is None else msgspec.json.decode(found[1])
-
-
 class _OnlyId(msgspec.Struct):
     id: RequestId | None = None
 
 
-def _id_in(line: bytes) -> RequestId | None:
+def _known_id(line: bytes) -> RequestId | None:
     try:
         return msgspec.json.decode(line, type=_OnlyId).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
