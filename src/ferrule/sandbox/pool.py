@@ -128,10 +128,12 @@ class Pool:
             processes = [zygote.process for zygote in self._zygotes.values()]
             for key in list(self._zygotes):
                 self._end(key)
-            for process in processes:
-                await process.gone()
-            for mothers in self._mothers.values():
-                await mothers.aclose()
+            try:
+                for process in processes:
+                    await process.gone()
+            finally:
+                for mothers in self._mothers.values():
+                    await mothers.aclose()
 
     async def ready(self, key: ZygoteKey) -> int:
         """Wait until the zygote has built its namespaces. Returns the version of Landlock in use, 0 for none. Raises
