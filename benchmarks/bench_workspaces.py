@@ -53,7 +53,7 @@ async def compare(base: Path, mounts: Mounts) -> list[Row]:
         row(f"a workspace of {size} in a copy, floor an empty layer", copied, of_none, None, "ms", 1e3),
         bounded(f"the patch of one file of {FILES:,}", patched, None, "ms", 1e3),
         bounded(f"{MANY} sandboxes open at once, each in a workspace where a command has run", idle, 1024, "MiB"),
-        bounded(f"{MANY} in which a command still runs", busy, 1024, "MiB"),
+        bounded(f"{MANY} in which a command still runs", busy, 700, "MiB"),
     ]
 
 

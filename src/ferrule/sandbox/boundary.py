@@ -122,6 +122,8 @@ def _targets(path: str, mode: int) -> tuple[str, ...]:
 
 
 def _mode(path: str) -> int | None:
+    if not os.access(path, os.F_OK, follow_symlinks=False):  # most are missing, and an exception takes longer
+        return None
     try:
         return os.lstat(path).st_mode
     except OSError:

@@ -135,6 +135,11 @@ class Pool:
                 for mothers in self._mothers.values():
                     await mothers.aclose()
 
+    def wake(self, key: ZygoteKey) -> None:
+        """Wake an init, for a command that is being prepared."""
+        if key in self._zygotes:
+            self._zygotes[key].process.wake()
+
     async def ready(self, key: ZygoteKey) -> int:
         """Wait until the zygote has built its namespaces. Returns the version of Landlock in use, 0 for none. Raises
         `LaunchError` if it fails."""
@@ -284,7 +289,9 @@ class ZygoteLauncher:
     async def launch(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdio: Stdio, limits: Limits
     ) -> ConfinedChild:
-        return await self._pool.launch(self._key(), self._covers(), argv, env, cwd, stdio, limits)
+        key = self._key()
+        self._pool.wake(key)
+        return await self._pool.launch(key, self._covers(), argv, env, cwd, stdio, limits)
 
     async def close(self) -> None:
         await self._pool.close()

@@ -19,7 +19,7 @@ from ferrule.sandbox.way_out import Listeners, WayOut
 
 SOCKET_BUFFER = 1 << 20
 """Bytes: one datagram of `LARGEST_INLINE` must fit, whatever else is queued."""
-LARGEST_INLINE = 100_000
+LARGEST_INLINE = 30_000
 """Bytes, far below what the socket takes; a longer message (a big environment) is sent in a memfd."""
 LARGEST_REPLY = 1 << 16
 """Bytes: a reply is a letter, some numbers and a few names."""
@@ -126,6 +126,12 @@ class InitSource:
             send(self._control, {"covers": covers})
         except OSError:
             self._ended()
+
+    def wake(self) -> None:
+        """Wake the init that is taken next, because its command comes in a moment."""
+        if self._spares:
+            with suppress(OSError):  # it has ended, as `take` notices
+                send(self._spares[0].channel, {})
 
     async def take(self, covers: WireCovers) -> InitProcess:
         """Return a spare init that protects no more than `covers`, or a new one. Raises `LaunchError`.

@@ -15,8 +15,8 @@ import struct
 from .kernel import StepError
 from .socket_search import read_all
 
-LARGEST_MESSAGE = 1 << 18
-"""Bytes: more than `client.LARGEST_INLINE` allows."""
+LARGEST_MESSAGE = 40_000
+"""Bytes: more than `client.LARGEST_INLINE` allows, and less than takes pages of its own from the kernel each time."""
 
 
 def receive(channel: _socket.socket) -> tuple[dict | None, list[int]]:  # type: ignore[type-arg]

@@ -84,6 +84,6 @@ def named_sockets(table: bytes) -> tuple[set[bytes], bool]:
 
 def read_all(fd: int) -> bytes:
     parts = []
-    while part := os.read(fd, 1 << 16):
+    while part := os.read(fd, 1 << 14):
         parts.append(part)
     return b"".join(parts)
