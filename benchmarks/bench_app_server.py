@@ -4,15 +4,13 @@ import asyncio
 import gc
 import itertools
 import json
-import multiprocessing
 import os
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from multiprocessing.connection import Connection
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from tests.app_server.client import Client
 
 from benchmarks.headless import environment
 from benchmarks.measure import Row, medians, row
+from benchmarks.upstream import END, event, upstream
 from ferrule.config import Sources, load
 from ferrule.session.opening import open_session
 
@@ -162,62 +161,19 @@ async def _in_process(base_url: str) -> float:
     return float(json.loads(said))
 
 
-class _Upstream:
-    """A server of Chat Completions that answers by the request's model: `quick` at once, `stream` piece by piece."""
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of a connection."""
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                body = await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
-                await self._say(json.loads(body)["model"], writer)
-        except (asyncio.IncompleteReadError, ConnectionError, IndexError):
-            writer.close()
-
-    async def _say(self, model: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for number in itertools.count():
-            writer.write(_event({"content": f"word {number} "}))
-            await writer.drain()
-            if model != "stream":
-                break
-            await asyncio.sleep(1 / DELTAS_A_SECOND)
-        writer.write(_event({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
-
-
-def _event(delta: dict[str, str], reason: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    event = b"data: %b\n\n" % json.dumps(chunk).encode()
-    return b"%x\r\n%b\r\n" % (len(event), event)
-
-
-def _serve(ready: Connection) -> None:
-    async def run() -> None:
-        server = await asyncio.start_server(_Upstream().answer, "127.0.0.1", 0, backlog=2048)
-        ready.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(run())
-
-
-@contextmanager
-def upstream() -> Iterator[str]:
-    """The model's server, as a process; its base URL."""
-    here, there = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=_serve, args=(there,), daemon=True)
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{here.recv()}/v1"
-    finally:
-        process.kill()
-        process.join()
+async def says(model: str) -> AsyncIterator[bytes]:
+    """Answer by the model: `quick` at once, `stream` piece by piece without an end."""
+    for number in itertools.count():
+        yield event({"content": f"word {number} "})
+        if model != "stream":
+            break
+        await asyncio.sleep(1 / DELTAS_A_SECOND)
+    yield event({}, "stop") + END
 
 
 def rows() -> list[Row]:
     """The rows."""
-    with upstream() as url:
+    with upstream(says) as url:
         beside, alone = asyncio.run(latency(url))
         ours, floor = asyncio.run(memory(url)), asyncio.run(_in_process(url))
     streams = f"{THREADS - 1} threads that stream {DELTAS_A_SECOND} deltas a second each"

@@ -7,23 +7,22 @@ the server's CPU time, which other programs on the machine, and the client's own
 
 import asyncio
 import json
-import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from multiprocessing.connection import Connection
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 
 from benchmarks.measure import Row, bounded, medians, row
+from benchmarks.upstream import END, event, upstream
 
 SHORT, LONG = 8, 2_000
 """Deltas of an answer."""
@@ -35,65 +34,22 @@ ALONE = 200
 STREAMS = (100, 1_000)
 
 
-def _chunks(count: int) -> list[bytes]:
-    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    said = [head | {"choices": [{"index": 0, "delta": {"content": " word"}, "finish_reason": None}]}] * count
-    end = head | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    used = head | {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": count, "total_tokens": count + 1}}
-    payloads = [json.dumps(chunk).encode() for chunk in [*said, end, used]] + [b"[DONE]"]
-    events = [b"data: %b\n\n" % payload for payload in payloads]
-    return [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
+@cache
+def _answer(count: int) -> Sequence[bytes]:
+    used = {"prompt_tokens": 1, "completion_tokens": count, "total_tokens": count + 1}
+    return [event({"content": " word"})] * count + [event({}, "stop"), event(usage=used), END]
 
 
-class _Upstream:
-    """Answers by the request's model: `short`, `long` (piece by piece), `slow` (after a while)."""
-
-    def __init__(self) -> None:
-        self._short, self._long = _chunks(SHORT), _chunks(LONG)
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                body = await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
-                await self._say(json.loads(body)["model"], writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    async def _say(self, model: str, writer: asyncio.StreamWriter) -> None:
-        if model == "slow":
-            await asyncio.sleep(THINKING_S)
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for chunk in self._long if model == "long" else self._short:
-            writer.write(chunk)
-            if model == "long":
-                await writer.drain()
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-
-
-def _serve(ready: Connection) -> None:
-    async def run() -> None:
-        server = await asyncio.start_server(_Upstream().answer, "127.0.0.1", 0, backlog=2048)
-        ready.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(run())
+async def says(model: str) -> AsyncIterator[bytes]:
+    """Answer by the model: `short`, `long`, `slow` (short, after a while)."""
+    if model == "slow":
+        await asyncio.sleep(THINKING_S)
+    for piece in _answer(LONG if model == "long" else SHORT):
+        yield piece
 
 
 @contextmanager
-def _upstream() -> Iterator[str]:
-    receiver, sender = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=_serve, args=(sender,), daemon=True)
-    server.start()
-    try:
-        yield f"http://127.0.0.1:{receiver.recv()}/v1"
-    finally:
-        server.terminate()
-
-
-@contextmanager
-def _gateway(upstream: str) -> Iterator[tuple[str, int]]:
+def _gateway(base_url: str) -> Iterator[tuple[str, int]]:
     """The address of a running `ferrule serve`, and its pid."""
     with tempfile.TemporaryDirectory(prefix="ferrule-bench-") as home:
         server = subprocess.Popen(
@@ -105,7 +61,7 @@ def _gateway(upstream: str) -> Iterator[tuple[str, int]]:
                 "--bind",
                 "127.0.0.1:0",
                 "--base-url",
-                upstream,
+                base_url,
                 "--wire",
                 "chat",
             ],
@@ -219,8 +175,8 @@ async def _rows(upstream: str, gateway: str, pid: int) -> list[Row]:
 
 def main() -> None:
     """Print one line a row."""
-    with _upstream() as upstream, _gateway(upstream) as (gateway, pid):
-        for line in asyncio.run(_rows(upstream, gateway, pid)):
+    with upstream(says) as base_url, _gateway(base_url) as (gateway, pid):
+        for line in asyncio.run(_rows(base_url, gateway, pid)):
             print(line, flush=True)
 
 
