@@ -217,7 +217,7 @@ class McpSource:
         def load() -> ToolHandler:
             from ferrule.mcp.tools import MCPToolDefinition
 
-            return MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told)
+            return MCPToolDefinition(offered.tool, client, name=offered.name, told=offered.told, owner=False)
 
         return load
 

@@ -69,13 +69,14 @@ class MCPToolObservation(Observation):
 
 
 class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
-    """Runs one tool on its server, from any loop."""
+    """Runs one tool on its server, from any loop. `owner`: closing it closes the client."""
 
     asks_first = True
 
-    def __init__(self, tool: McpTool, client: MCPClient) -> None:
+    def __init__(self, tool: McpTool, client: MCPClient, *, owner: bool = True) -> None:
         self.tool = tool
         self.client = client
+        self._owner = owner
 
     async def __call__(self, action: MCPToolAction, ctx: ToolContext) -> MCPToolObservation:
         """Get the call approved, run it, and report its duration. Raises `RespondToModel`."""
@@ -135,8 +136,9 @@ class MCPToolExecutor(ToolExecutor[MCPToolAction, MCPToolObservation]):
         return MCPToolObservation.model_construct(server=self.tool.server, tool=self.tool.name, result=result)
 
     async def close(self) -> None:
-        """Close the client; if a session owns it, that has closed it already."""
-        await self.client.close()
+        """Close the client, unless a source owns it, which other sessions may use as well."""
+        if self._owner:
+            await self.client.close()
 
 
 class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
@@ -146,12 +148,18 @@ class MCPToolDefinition(ToolDefinition[MCPToolAction, MCPToolObservation]):
     kind = ToolKind.MCP
 
     def __init__(
-        self, tool: McpTool, client: MCPClient, *, name: str | None = None, told: Sanitized | None = None
+        self,
+        tool: McpTool,
+        client: MCPClient,
+        *,
+        name: str | None = None,
+        told: Sanitized | None = None,
+        owner: bool = True,
     ) -> None:
         self.mcp_tool = tool
         self.told = told or sanitize(tool.schema, tool=tool.name)
         super().__init__(
-            executor=MCPToolExecutor(tool, client),
+            executor=MCPToolExecutor(tool, client, owner=owner),
             name=name or qualified_name(tool.server, tool.name),
             description=shown_description(tool.description),
             annotations=tool.annotations,
