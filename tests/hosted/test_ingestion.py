@@ -105,6 +105,15 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         await made.indexes.aclose()
 
 
+async def test_an_index_is_made_for_files_alone(place: Place) -> None:
+    """Whoever else uses one may be late: the store is gone, and nobody would remove it."""
+    assert await place.stores.search("", ["vs_1"], search_of(["plums"], 10)) == []
+    await place.stores.set_attributes("vs_1", "file-1", b"{}")
+    await place.stores.forget([("vs_1", "file-1")])
+    await place.ingestion._completed("vs_1")
+    assert place.indexes.known() == []
+
+
 async def test_what_is_deleted_while_it_is_indexed_does_not_come_back(place: Place) -> None:
     await place.add("file-1")
     await place.embedder.asked.wait()

@@ -248,9 +248,11 @@ class Ingestion:
         if not self._stores.embeds:
             return True
         try:
-            async with self._stores.indexes.use(store_id) as index:
+            async with self._stores.indexes.use(store_id, existing=True) as index:
                 await index.embed_missing()
                 return index.mode == "hybrid"
+        except IndexClosed:  # its store is gone; if its index is made again, its files come back here
+            return True
         except IndexFault:
             log.exception("the vectors of the vector store %s could not be completed", store_id)
             return True

@@ -11,7 +11,7 @@ import msgspec
 
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.json_text import JsonValue
-from ferrule.retrieval.connection import IndexDamaged, IndexFault
+from ferrule.retrieval.connection import IndexClosed, IndexDamaged, IndexFault
 from ferrule.retrieval.embedder import PATIENT_SECONDS, Embedder, EmbedderDown, TextRefused
 from ferrule.retrieval.filters import Value, read_filter
 from ferrule.retrieval.fusion import Weights
@@ -144,13 +144,14 @@ class Indexes:
         return []
 
     @asynccontextmanager
-    async def use(self, store_id: str) -> AsyncIterator[Index]:
-        """Give a store's index, which stays open until the block is left. Raises `IndexFault`."""
+    async def use(self, store_id: str, *, existing: bool = False) -> AsyncIterator[Index]:
+        """Give a store's index, which stays open until the block is left. One that is not there is made, or, if only
+        an `existing` one will do, raises `IndexClosed`: the store may be gone. Raises `IndexFault`."""
         self._uses[store_id] = self._uses.get(store_id, 0) + 1
         index: Index | None = None
         try:
             async with self._opening:
-                index = self._open.pop(store_id, None) or await self._opened(store_id)
+                index = self._open.pop(store_id, None) or await self._opened(store_id, existing=existing)
                 self._open[store_id] = index  # the newest is the last
                 await self._close_unused()
             yield index
@@ -188,7 +189,9 @@ class Indexes:
             while self._open:
                 await self._open.popitem()[1].aclose()
 
-    async def _opened(self, store_id: str) -> Index:
+    async def _opened(self, store_id: str, *, existing: bool) -> Index:
+        if existing and not await asyncio.to_thread(self._path(store_id).exists):
+            raise IndexClosed(f"The vector store {store_id} has no index.")
         try:
             await asyncio.to_thread(self._folder.mkdir, FOLDER_MODE, exist_ok=True)
         except OSError as error:
@@ -250,13 +253,19 @@ class ClientStores:
         more = msgspec.structs.replace(search, limit=search.limit + SPARE_HITS)
         try:
             async with AsyncExitStack() as used:
-                indexes = [await used.enter_async_context(self.indexes.use(store_id)) for store_id in store_ids]
-                hits = await search_all(indexes, more)
+                indexes = {store_id: one for store_id in store_ids if (one := await self._existing(used, store_id))}
+                hits = await search_all([*indexes.values()], more) if indexes else []
         except IndexFault:
             for store_id in store_ids:  # was one deleted meanwhile?
                 await self.check(owner, store_id)
             raise
-        return (await self._named(store_ids, hits))[: search.limit]
+        return (await self._named([*indexes], hits))[: search.limit]
+
+    async def _existing(self, used: AsyncExitStack, store_id: str) -> Index | None:
+        """Use a store's index, if it has one: without files it has none, nor if it has just been deleted."""
+        with suppress(IndexClosed):
+            return await used.enter_async_context(self.indexes.use(store_id, existing=True))
+        return None
 
     async def chunks_of(self, store_id: str, file_id: str) -> list[str]:
         """Return the texts of a file's chunks, in order."""
@@ -265,14 +274,16 @@ class ClientStores:
 
     async def set_attributes(self, store_id: str, file_id: str, attributes: bytes) -> None:
         """Let filters see other attributes of a file, if it is in the index."""
-        async with self.indexes.use(store_id) as index:
-            await index.set_attributes(file_id, msgspec.json.decode(attributes))
+        with suppress(IndexClosed):
+            async with self.indexes.use(store_id, existing=True) as index:
+                await index.set_attributes(file_id, msgspec.json.decode(attributes))
 
     async def forget(self, places: Collection[tuple[str, str]]) -> None:
         """Take files out of the indexes of stores, given as pairs of a store and a file. They have left the stores."""
         for store_id, file_id in places:
-            async with self.indexes.use(store_id) as index:
-                await index.remove(file_id)
+            with suppress(IndexClosed):  # the store is gone as well
+                async with self.indexes.use(store_id, existing=True) as index:
+                    await index.remove(file_id)
 
     async def _named(self, store_ids: Sequence[str], hits: Sequence[tuple[int, Hit]]) -> list[FileHit]:
         """Return the hits of files that are in their stores still, with the files' names."""
