@@ -286,6 +286,16 @@ async def test_a_command_in_the_background_is_no_use(host: LocalHost) -> None:
     os.close(child.stdout)
 
 
+async def test_a_spare_that_was_killed_is_removed(place: Path) -> None:
+    async with LocalHost.open(place, limits=HostLimits(spares=1)) as host:
+        await until(lambda: bool(host.ready_spares))
+        [killed] = folders(place)
+        os.kill(host._spares[0].holder_pid, signal.SIGKILL)
+        await until(lambda: not host._spares[0].alive)
+        container = await host.create()
+        assert container.id != killed and killed not in folders(place)
+
+
 async def test_a_spare_is_warmed_up(place: Path) -> None:
     warmed: list[str] = []
 

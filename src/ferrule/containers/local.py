@@ -139,7 +139,7 @@ class LocalHost(LoopBound):
     ) -> Container:
         """Make a container and start it. `note` is awaited before it outlives this process: whoever keeps a list of
         containers notes it there, and no kill leaves one that nobody knows. Raises `ContainerError`."""
-        spare = self._spare(settings) if way_out is None else None
+        spare = await self._spare(settings) if way_out is None else None
         container = spare or await self._started(settings, way_out)
         try:
             if note is not None:
@@ -296,12 +296,12 @@ class LocalHost(LoopBound):
         self._containers[container.id] = container
         self._schedule()
 
-    def _spare(self, settings: ContainerSettings) -> Container | None:
+    async def _spare(self, settings: ContainerSettings) -> Container | None:
         while self._spares and settings == self._limits.spare:
             spare = self._spares.popleft()
             if spare.alive:
                 return spare
-            self._containers[spare.id] = spare  # it expires like any other
+            await uninterrupted(spare.expire())
         return None
 
     def _refill(self) -> None:
