@@ -259,6 +259,12 @@ def test_a_replacement_is_its_own_replay() -> None:
     assert settled([tuple(unit) for unit in units(new)]) == list(new)
 
 
+def test_a_replay_is_in_order_though_an_output_came_before_an_earlier_call() -> None:
+    late, early = call("late", 2, place=2), call("early", 2, place=1)
+    replayed = settled([[late, answer("late"), early, answer("early")]])
+    assert replayed == [early, late, answer("early"), answer("late")]
+
+
 def test_images_weigh_alike_and_secrets_less() -> None:
     url = "data:image/png;base64," + "A" * 400_000
     shown = make_item(FunctionCallOutput(call_id="c", output=(InputImage(image_url=url),)))

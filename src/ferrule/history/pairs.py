@@ -100,11 +100,15 @@ def settled(responses: Sequence[Sequence[ResponseItem]]) -> list[ResponseItem]:
         outputs: dict[str, ResponseItem] = {}
         calls: list[ItemView] = []
         there: set[str] = set()
-        for item in in_place(response):
+        said: list[ResponseItem] = []
+        for item in response:  # an output may stand before calls of the response that answers went on with
             answered = answered_id(item.view)
             if answered is not None and item.origin is None:
                 outputs.setdefault(answered, item)
-                continue
+            else:
+                said.append(item)
+        for item in in_place(said):
+            answered = answered_id(item.view)
             if answered is not None:
                 there.add(answered)
             if called_id(item.view) is not None:
