@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -414,3 +415,10 @@ async def test_without_an_sdk_nothing_is_wrapped_and_the_package_is_missed_by_na
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(UsageError, match=r"extra `otel`: pip install 'ferrule\[otel\]'"):
         await opened(tmp_path, "http://127.0.0.1:1/v1", otel=Otel(enabled=True))
+
+
+def test_a_program_whose_api_is_being_imported_has_set_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another thread, by the SDK of an MCP server: the module is there, and still empty."""
+    for name in ("opentelemetry.trace", "opentelemetry.metrics"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert not telemetry.is_set_up()

@@ -43,7 +43,7 @@ def telemetry(
 def is_set_up() -> bool:
     """Return whether this program has set up an OpenTelemetry SDK: a provider that is not the bare API's own."""
     for name, getter in _SIGNALS:
-        module = sys.modules.get(name)
-        if module is not None and not type(getattr(module, getter)()).__module__.startswith(name):
+        provider = getattr(sys.modules.get(name), getter, None)  # another thread may be importing the module just now
+        if provider is not None and not type(provider()).__module__.startswith(name):
             return True
     return False
