@@ -5,7 +5,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PATIENCE = 0.25
@@ -31,6 +31,12 @@ def try_share(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def release(descriptor: int) -> None:
+    """Give the lock up, whoever else has the descriptor."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def lock_patiently(descriptor: int, seconds: float = PATIENCE) -> bool:

@@ -117,6 +117,21 @@ async def test_one_program_opens_a_session_once(tmp_path: Path) -> None:
         assert (await third.run("go")).text == "again"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the descriptor in /proc")
+async def test_a_session_is_free_once_it_is_closed_though_a_child_has_its_descriptor(tmp_path: Path) -> None:
+    """As a child has that another thread has forked and that has not begun its program yet."""
+    session = await begun(tmp_path)
+    path = str(find_rollout(str(tmp_path / "home"), session.id).resolve())
+    (held,) = [fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.realpath(f"/proc/self/fd/{fd}") == path]
+    copy = os.dup(held)
+    try:
+        await session.aclose()
+        async with await resumed(tmp_path, session.id) as again:
+            assert (await again.run("go")).text == "again"
+    finally:
+        os.close(copy)
+
+
 async def test_a_session_that_went_on_since_it_was_read_is_read_again(tmp_path: Path, stored: str) -> None:
     made, before = resume_settings(settings(tmp_path), stored, Given())
     async with await resumed(tmp_path, stored) as other:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ferrule.locks import try_lock
+from ferrule.locks import release, try_lock
 from ferrule.model.lessons import Lesson, latest
 from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import UsageError
@@ -137,8 +137,9 @@ class Rollout:
         self._write("event_msg", _encode({"type": name, "message": message}))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let others go on with it: a child that is being made may have the descriptor, too."""
         if self._fd is not None:
+            release(self._fd)
             os.close(self._fd)
             self._fd = None
 
