@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -266,3 +267,21 @@ async def test_the_shell_is_confined(tmp_path: Path) -> None:
         assert "exit code 0" in str(answer["output"]) and (work / "inside").exists()
         (answer,) = await tools.run([{**call, "arguments": '{"command": "echo $x"}'}])
         assert str(answer["output"]).startswith("5\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox has a helper")
+async def test_a_command_that_ends_with_its_sandbox_is_told_and_the_next_one_runs(tmp_path: Path) -> None:
+    before = held()
+    async with Toolset.for_model("devstral", cwd=tmp_path, tools=["execute_bash"]) as tools:
+
+        async def call(arguments: str) -> str:
+            given = {"type": "function_call", "call_id": "1", "name": "execute_bash", "arguments": arguments}
+            (answer,) = await tools.run([given])
+            return str(answer["output"])
+
+        assert "still runs" in await call('{"command": "sleep 600", "timeout": 0.2}')
+        for helper in gained(before).children:
+            assert isinstance(helper, int)
+            os.kill(helper, signal.SIGKILL)
+        assert (await call('{"command": "", "is_input": true}')).startswith("the sandbox of this command ended before")
+        assert (await call('{"command": "echo again"}')).startswith("again\n")

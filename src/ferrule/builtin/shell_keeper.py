@@ -4,6 +4,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -83,16 +84,22 @@ class ShellKeeper:
             raise RespondToModel(f"the shell could not be started: {error}") from error
 
     async def wait(self, quiet_seconds: float | None, limit_seconds: float | None) -> Step:
-        """Wait again for the running command. A cancelled wait leaves it running."""
+        """Wait again for the running command. A cancelled wait leaves it running. Raises `RespondToModel` if it ended
+        with its sandbox."""
         assert self.running is not None
-        step = await self.running.wait(quiet_seconds, limit_seconds)
+        try:
+            step = await self.running.wait(quiet_seconds, limit_seconds)
+        except LaunchError as error:
+            self._note(Step(output=EMPTY, exit_code=INTERRUPTED))
+            raise RespondToModel(str(error)) from error
         self._note(step)
         return step
 
     async def stop(self) -> None:
         """End the running command."""
         if self.running is not None:
-            await uninterrupted(self.running.stop())
+            with suppress(LaunchError):  # it ended with its sandbox
+                await uninterrupted(self.running.stop())
             self._note(Step(output=EMPTY, exit_code=INTERRUPTED))
 
     async def close(self) -> None:
