@@ -59,7 +59,8 @@ class Placeholders:
             return [cover for cover in covers if cover.kind != "empty" or self._make(cover.path)]
         except OSError as error:
             self.release()
-            raise LaunchError(f"cannot protect {error.filename}: {error.strerror}") from error
+            where = error.filename or " and ".join(self._users)  # a full disk names no file
+            raise LaunchError(f"cannot protect {where}: {error.strerror}") from error
         except BaseException:
             self.release()
             raise
