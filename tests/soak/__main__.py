@@ -24,6 +24,8 @@ LARGEST_GROWTH = 32 * 1024
 """Bytes of memory that a session may leave on average, measured in the later half: below it is fragmentation."""
 FEWEST_SESSIONS = 200
 """From which on growth is judged; a few sessions say nothing."""
+FEWEST_SAMPLES = 8
+"""Rounds that a gateway has to live for its growth to be judged."""
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -31,13 +33,13 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/soak", description="Many sessions under faults; nothing may be left."
     )
-    parser.add_argument("--minutes", type=float, default=15, help="how long at least (default: 15)")
-    parser.add_argument("--sessions", type=int, help="how many sessions at least (default: 200 in 15 minutes)")
+    parser.add_argument("--minutes", type=float, default=60, help="how long at least (default: 60)")
+    parser.add_argument("--sessions", type=int, help="how many sessions at least (default: 200 in an hour)")
     parser.add_argument("--seed", default=secrets.token_hex(3), help="what the sessions are drawn from")
     parser.add_argument("--replay", metavar="FIRST-LAST", help="only these sessions, in one round after a first one")
     given = parser.parse_args(argv)
     if given.sessions is None:
-        given.sessions = round(min(given.minutes / 15, 1) * FEWEST_SESSIONS)
+        given.sessions = round(min(given.minutes / 60, 1) * FEWEST_SESSIONS)
     return given
 
 
@@ -60,12 +62,36 @@ async def soak(given: argparse.Namespace, stage: Stage) -> int:
         enough = time.monotonic() - started >= given.minutes * 60 and stage.sessions >= given.sessions
         if (number and replayed == []) or (replayed is None and enough):
             break
+    at_end = await asyncio.to_thread(stage.end)
+    print("".join(f"  ! {problem}\n" for problem in at_end), end="")
+    problems += len(at_end) + _grown(stage)
+    print(f"FERRULE_HOME has {_kept(stage.household.home)} bytes")
     growth = growth_per_session(samples)
     print(f"{stage.sessions} sessions, {stage.totals()}; {growth / 1024:.1f} KiB of memory a session")
     if stage.sessions >= FEWEST_SESSIONS and growth > LARGEST_GROWTH:
         print(f"  ! memory grows: {samples}")
         problems += 1
     return problems
+
+
+def _kept(home: Path) -> str:
+    """What FERRULE_HOME holds at the end, in bytes."""
+    sizes = {
+        entry.name: sum(file.lstat().st_size for file in (entry, *entry.rglob("*")) if not file.is_dir())
+        for entry in sorted(home.iterdir())
+    }
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def _grown(stage: Stage) -> int:
+    """Judge the memory of the gateway: by the oldest life of a server, as that of this process."""
+    oldest = max(stage.service.lives, key=len)
+    growth = growth_per_session(oldest)
+    print(f"the gateway: {stage.service.asked} responses; {growth / 1024:.1f} KiB of memory a response, {oldest}")
+    if len(oldest) >= FEWEST_SAMPLES and growth > LARGEST_GROWTH:
+        print("  ! the memory of the gateway grows")
+        return 1
+    return 0
 
 
 def main(argv: Sequence[str]) -> int:

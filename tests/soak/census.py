@@ -7,10 +7,12 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from ferrule.sandbox.linux.cgroups import NAMES, Groups, find_groups
 from ferrule.sandbox.plan import PROTECTED_NAMES
 from ferrule.tools.tasks import IDLE_NAME
 
@@ -19,9 +21,11 @@ SETTLE_SECONDS = 15.0
 OUR_ROOMS = ("ferrule.session", "ferrule.process", "ferrule.sandbox", "ferrule.mcp", "ferrule.model")
 """Modules whose objects live no longer than their session."""
 
-_SMALL_DISK = re.compile(r"\S*/ferrule-soak-[^/]+/session-")
-_RECORD = re.compile("[0-9a-f]{15}")
-"""The sandbox's record of placeholders: it stands while there are any. Its other files stay."""
+_SMALL_DISK = re.compile(r"\S*/ferrule-soak-[^/]+/(session|batch)-")
+HOME = "user/.ferrule"
+"""FERRULE_HOME below the soak's folder."""
+_LASTS = re.compile(r"(sessions|undo|gateway|sandbox/own-repositories)([/.]|$)")
+"""What stays in it: conversations, which each round removes, what the gateway keeps, whose repositories are ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,46 @@ class Process:
         return f"{self.pid} ({self.state}) {self.command[:150]} in {self.cwd or '?'}"
 
 
-def processes(root: Path) -> list[Process]:
-    """Our descendants, and whoever works below `root`, without ourselves."""
-    every = [one for name in os.listdir("/proc") if name.isdigit() and (one := _process(int(name)))]
-    family = {os.getpid()}
+def every_process() -> list[Process]:
+    """All of the machine."""
+    return [one for name in os.listdir("/proc") if name.isdigit() and (one := _process(int(name)))]
+
+
+def families(every: Sequence[Process], heads: Set[int]) -> set[int]:
+    """These processes with their descendants."""
+    family = set(heads)
     while more := {one.pid for one in every if one.parent in family} - family:
         family |= more
-    at_home = f"{root}/"
-    return [one for one in every if one.pid != os.getpid() and (one.pid in family or f"{one.cwd}/".startswith(at_home))]
+    return family
+
+
+def processes(root: Path, lasting: Set[int] = frozenset()) -> list[Process]:
+    """Our descendants, and whoever works below `root` or sees our own /tmp, without ourselves and the families of
+    `lasting`."""
+    every = every_process()
+    family, others = families(every, {os.getpid()}), families(every, lasting) | {os.getpid()}
+    at_home, own_tmp = f"{root}/", own_temporary()
+    return [
+        one
+        for one in every
+        if one.pid not in others
+        and (one.pid in family or f"{one.cwd}/".startswith(at_home) or (own_tmp and sees(one.pid, own_tmp)))
+    ]
+
+
+def sees(pid: int, name: str) -> bool:
+    """Whether a process has a mount with this text in its line."""
+    try:
+        return name in Path(f"/proc/{pid}/mountinfo").read_text()
+    except OSError:
+        return False
+
+
+@cache
+def own_temporary() -> str | None:
+    """The folder that stands for /tmp and /var/tmp here, as `scripts/soak` makes it: nobody else sees it."""
+    found = re.search(r"\S+/ferrule-soak-\w+/tmp (?=/tmp )", Path("/proc/self/mountinfo").read_text())
+    return found[0].strip().removesuffix("/tmp") if found else None
 
 
 def _process(pid: int) -> Process | None:
@@ -86,12 +122,20 @@ def _objects() -> Counter[str]:
 
 
 def _files(root: Path) -> Counter[str]:
-    """Everything below the temporary folder, and placeholders of the sandbox wherever a session works."""
+    """Everything in the temporary folders, and placeholders of the sandbox wherever a session works."""
     left = [str(path) for path in (root / "tmp").rglob("*")]
+    if own_temporary():
+        places = (path for folder in ("/tmp", "/var/tmp") for path in Path(folder).iterdir() if path != root)
+        left += [str(one) for place in places for one in (place, *place.rglob("*")) if not _is_container(one)]
     guarded = (folder / name for folder in (Path("/tmp"), *root.iterdir()) for name in PROTECTED_NAMES)
     left += [str(path) for path in guarded if path.is_dir() and not _full(path)]
-    left += [str(path) for path in root.glob("home/sandbox/*") if _RECORD.fullmatch(path.name)]
     return Counter(left)
+
+
+def _kept(root: Path) -> Counter[str]:
+    """What FERRULE_HOME holds beside conversations and the gateway's store."""
+    names = (str(path.relative_to(root / HOME)) for path in (root / HOME).rglob("*"))
+    return Counter(name for name in names if not _LASTS.match(name))
 
 
 def _full(folder: Path) -> bool:
@@ -101,6 +145,11 @@ def _full(folder: Path) -> bool:
         return False
 
 
+def _is_container(path: Path) -> bool:
+    """Whether it is a container's, which whoever runs it counts, or the folder of all."""
+    return any(part.startswith("ferrule-0") for part in path.parts)
+
+
 def _mounts() -> Counter[str]:
     """All mounts, without the small disks of this soak, which are taken away last, and of others."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -108,16 +157,28 @@ def _mounts() -> Counter[str]:
     return Counter(place for place in places if not _SMALL_DISK.match(place))
 
 
+def _groups() -> Counter[str]:
+    """Control groups that this process has made for containers."""
+    found = find_groups()
+    folders = found.folders if isinstance(found, Groups) else ()
+    return Counter(path.name for _, folder in folders for path in Path(folder).glob(f"{NAMES}{os.getpid()}-*"))
+
+
+LASTING_PROGRAMS: set[int] = set()
+"""Heads of the families that whoever started them counts."""
+
 _COUNTERS: dict[str, Callable[[Path], Counter[str]]] = {
-    "process": lambda root: Counter(str(process) for process in processes(root)),
+    "process": lambda root: Counter(str(process) for process in processes(root, LASTING_PROGRAMS)),
+    "group": lambda root: _groups(),
     "file": _files,
+    "kept file": _kept,
     "mount": lambda root: _mounts(),
     "descriptor": lambda root: _descriptors(),
     "thread": lambda root: _threads(),
     "object": lambda root: _objects(),
 }
 ALL = tuple(_COUNTERS)
-LASTING = ("process", "file", "mount")
+LASTING = ("process", "file", "mount", "group")
 """What outlives this process, so that even the first session must not leave it."""
 
 

@@ -5,7 +5,7 @@ import random
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,24 +15,33 @@ from ferrule.history.pairs import settled
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.mcp_settings import McpServerSettings
-from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
-from ferrule.protocol.settings import ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.permissions import AskForApproval, DangerFullAccess, InContainer, ReadOnly, ReviewDecision
+from ferrule.protocol.settings import Features, ModelSettings, ProviderSettings, Settings
+from ferrule.protocol.specs import Wire
 from ferrule.session.opening import open_session
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession, find_rollout, read_rollout
 from ferrule.session.session import Session
-from ferrule.testing import Item, Request, message, step
+from ferrule.testing import Item, Request, http_error, message, reasoning, step
 from ferrule.testing.steps import Raw, Step
 from tests.mcp.stub import server as stub_server
+from tests.session.test_healing import CHAT_REFUSALS, RESPONSES_REFUSALS, Held
 from tests.soak.faults import IDLE_TIMEOUT_MS, TURN_FAULTS, WIRE_FAULTS, Trouble, harmless
 from tests.soak.history import stored_history, wrong_order
 from tests.soak.plan import Plan, TurnPlan
-from tests.soak.workloads import FUNCTIONS, WORKLOADS, Scene, Work
+from tests.soak.workloads import FUNCTIONS, WORKLOADS, Scene, Work, child_number
 
 DEADLINE = 120.0
 """Seconds for a conversation on a busy machine; what takes longer hangs."""
 LAST_WORDS = 30.0
 """Seconds for one that hangs to end when it is cancelled; then the soak goes on without it."""
+OF_OTHERS = ("image", "'custom'", "web_search_call", "extra_content")
+"""Refusals of what no model sends here, or what it would go on sending."""
+REFUSALS: dict[Wire, list[tuple[Held, str]]] = {
+    "responses": [one for one in RESPONSES_REFUSALS if not any(name in one[1] for name in OF_OTHERS)],
+    "chat": [one for one in CHAT_REFUSALS if not any(name in one[1] for name in OF_OTHERS)],
+    "messages": [],
+}
 DECISIONS = (
     ReviewDecision.APPROVED,
     ReviewDecision.APPROVED,
@@ -45,8 +54,11 @@ DECISIONS = (
 class Voice:
     """The model's side. `answer` is called on the server's thread."""
 
-    def __init__(self, scene: Scene, wire_faults: float) -> None:
+    def __init__(self, scene: Scene, wire_faults: float, refusals: Sequence[tuple[Held, str]]) -> None:
         self.scene = scene
+        self._refusals = refusals
+        self._thinks = bool(refusals)
+        self._children: dict[int, Item] = {}
         self.struck: Counter[str] = Counter()
         self._wire_faults = wire_faults
         self._lock = threading.Lock()
@@ -64,16 +76,45 @@ class Voice:
     def answer(self, request: Request) -> Step | Raw:
         """What the model says to a request."""
         with self._lock:
+            if refusal := self._refused(request):
+                return refusal
             outputs = {output.call_id: output.text for output in request.outputs}
+            rng = self.scene.rng
+            if (child := child_number(request.user_text)) is not None:
+                return self._child(child, outputs)
             items = self._again(outputs) or self._next(outputs)
             self._lost = []
-            rng = self.scene.rng
             if rng.random() < self._wire_faults:
-                name = rng.choice(list(WIRE_FAULTS))
-                self.struck[name] += 1
                 self._lost = items
-                return WIRE_FAULTS[name](rng, items or [message(self._last)])
-            return harmless(rng, items) if items else step(self._last)
+                return self._fault(items or [message(self._last)])
+            if not items:
+                return step(self._last)
+            return harmless(rng, [*self._thoughts(), *items])
+
+    def _refused(self, request: Request) -> Raw | None:
+        """What a server says that takes no such history."""
+        for held, words in self._refusals:
+            if held(request.raw.decode(), dict(request.body)):
+                self.struck["refused"] += 1
+                return http_error(400, words)
+        return None
+
+    def _fault(self, items: list[Item]) -> Step | Raw:
+        name = self.scene.rng.choice(list(WIRE_FAULTS))
+        self.struck[name] += 1
+        return WIRE_FAULTS[name](self.scene.rng, items)
+
+    def _thoughts(self) -> list[Item]:
+        """Reasoning that the server wants back, or not."""
+        return [reasoning("Hm.", encrypted_content="gAAA")] if self._thinks else []
+
+    def _child(self, child: int, outputs: dict[str, str]) -> Step | Raw:
+        """A sub-agent runs a command, and says that it has."""
+        call = self._children.get(child)
+        if call is None:
+            call = self._children[child] = self.scene.call("shell_command", command="echo by a child; sleep 0.2")
+        items = [message(f"Child {child} has done it.")] if str(call["call_id"]) in outputs else [call]
+        return self._fault(items) if self.scene.rng.random() < self._wire_faults else harmless(self.scene.rng, items)
 
     def _again(self, outputs: dict[str, str]) -> list[Item]:
         """What was lost on the way: without what was answered, or as it was, ids included."""
@@ -105,11 +146,14 @@ class Report:
 class Conversation:
     """The user's side: opens a real session, plays the plan, checks."""
 
-    def __init__(self, plan: Plan, seed: str, folder: Path, home: Path, base_url: str, *, calm: bool) -> None:
+    def __init__(
+        self, plan: Plan, seed: str, folder: Path, home: Path, base_url: str, web: str | None, *, calm: bool
+    ) -> None:
         self.plan = plan
         self.report = Report()
         self._home = home
         self._base_url = base_url
+        self._web = web
         self._rng = random.Random(f"{seed}/{plan.number}/troubles")
         self.scene = Scene(
             plan.number,
@@ -117,10 +161,15 @@ class Conversation:
             folder,
             freeform=plan.model == "gpt-5.5",
             writable=not isinstance(plan.sandbox, ReadOnly),
-            confined=plan.approval is AskForApproval.NEVER and not isinstance(plan.sandbox, DangerFullAccess),
+            confined=isinstance(plan.sandbox, InContainer)
+            or (plan.approval is AskForApproval.NEVER and not isinstance(plan.sandbox, DangerFullAccess)),
             calm=calm,
         )
-        self.voice = Voice(self.scene, plan.wire_faults)
+        self.voice = Voice(
+            self.scene,
+            plan.wire_faults,
+            self._rng.sample(REFUSALS[plan.wire], min(plan.refusals, len(REFUSALS[plan.wire]))),
+        )
 
     async def run(self) -> Report:
         """Play it. Never raises: what went wrong is in the report."""
@@ -175,6 +224,7 @@ class Conversation:
     async def _open(self, stored: StoredSession | None) -> Session:
         plan = self.plan
         stub = McpServerSettings(**stub_server(f"child={self.scene.folder}/child"), approval="allow")
+        web = {} if self._web is None else {"web": McpServerSettings(url=self._web, approval="allow")}
         settings = Settings(
             cwd=str(self.scene.folder),
             home=str(self._home),
@@ -184,7 +234,8 @@ class Conversation:
             ),
             approval_policy=plan.approval,
             sandbox_policy=plan.sandbox,
-            mcp_servers={"stub": stub} if plan.mcp else {},
+            mcp_servers={"stub": stub} | web if plan.mcp else {},
+            features=Features(multi_agent="spawn_agent" in plan.tools),
         )
         front_end = Callbacks(lambda event: None, self._decide) if plan.observed else None
         return await open_session(settings, front_end, tools=[*plan.tools, *FUNCTIONS], stored=stored)

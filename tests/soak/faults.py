@@ -13,7 +13,10 @@ from ferrule.session.result import TurnResult
 from ferrule.session.session import Session
 from ferrule.testing import Failed, Item, RandomChunks, Stall, StreamError, defects, hang_up, http_error, raw, step
 from ferrule.testing.steps import Raw, Step
-from tests.soak.census import processes
+from tests.soak.census import LASTING_PROGRAMS, processes
+from tests.soak.disks import fill
+from tests.soak.estate import git, make_repository
+from tests.soak.strangers import churning
 from tests.soak.workloads import Scene
 
 IDLE_TIMEOUT_MS = 1000
@@ -86,7 +89,8 @@ def harmless(rng: random.Random, items: list[Item]) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The turn that is struck. `scene.rng` is not used here: the turn's own course must not depend on timing."""
+    """The turn that is struck. `scene.rng` is not used here: the turn's own course must not depend on timing.
+    What a fault finds wrong goes to `scene.problems`."""
 
     scene: Scene
     session: Session
@@ -102,9 +106,11 @@ TurnFault = Callable[[Trouble], Awaitable[object]]
 TURN_FAULTS: dict[str, TurnFault] = {}
 NEEDS_ROOT = {"full_disk"}
 """Faults of sessions that work on a small tmpfs of their own."""
-NEEDS_PLACE = {"kill_server": "mcp", "kill_kernel": "js_repl"}
+NEEDS_PLACE = {"kill_server": "mcp", "kill_kernel": "js_repl", "kill_python": "python"}
 """Faults that want a tool in the turn."""
-SHARED = {"kill_zygote"}
+NEEDS_CONTAINER = {"kill_mother"}
+"""Faults of sessions whose commands run in a container."""
+SHARED = {"kill_zygote", "kill_mother"}
 """Faults that strike other sessions as well; every second round is without them, so that its outputs can be judged."""
 
 
@@ -153,10 +159,41 @@ async def kill_kernel(trouble: Trouble) -> None:
     await _kill_again_and_again(trouble, lambda command, cwd: "kernel.js" in command and cwd == trouble.scene.folder)
 
 
+@turn_fault
+async def kill_python(trouble: Trouble) -> None:
+    await _kill_again_and_again(trouble, lambda command, cwd: " -I -u -c " in command and cwd == trouble.scene.folder)
+
+
+@turn_fault
+async def kill_mother(trouble: Trouble) -> None:
+    """The mother of the containers, a holder, or an init: all have our name, and forked without a new program."""
+    await _kill_again_and_again(trouble, lambda command, cwd: command == "ferrule")
+
+
+@turn_fault
+async def churned(trouble: Trouble) -> None:
+    """Another program makes, changes, moves and deletes repositories in the workspace. Nobody may change its."""
+    with churning(trouble.scene.folder / "churn", trouble.rng.randrange(1000), trouble.scene.problems):
+        await asyncio.Event().wait()
+
+
+@turn_fault
+async def moved_away(trouble: Trouble) -> None:
+    """Somebody moves a repository of the workspace, collects what it does not need, and takes its settings away."""
+    folder = trouble.scene.folder / f"other{trouble.rng.randrange(10**6)}"
+    await asyncio.to_thread(make_repository, folder)
+    while True:
+        await trouble.moment()
+        moved = folder.rename(folder.with_name(f"{folder.name}-moved"))
+        await asyncio.to_thread(git, moved, "gc", "-q", "--prune=now", check=False)
+        moved.rename(folder)
+        await asyncio.to_thread(git, folder, "config", "soak.moved", "yes", check=False)
+
+
 async def _kill_again_and_again(trouble: Trouble, matches: Callable[[str, Path], bool]) -> None:
     while True:
         await trouble.moment()
-        found = await asyncio.to_thread(processes, trouble.scene.folder.parent)
+        found = await asyncio.to_thread(processes, trouble.scene.folder.parent, LASTING_PROGRAMS)
         targets = [one.pid for one in found if matches(one.command, Path(one.cwd)) and one.state != "Z"]
         if targets:
             with suppress(ProcessLookupError):
@@ -170,14 +207,8 @@ async def full_disk(trouble: Trouble) -> None:
     try:
         while True:
             await trouble.moment()
-            _fill(filler)
+            fill(filler)
             await trouble.moment()
             filler.unlink(missing_ok=True)
     finally:
         filler.unlink(missing_ok=True)
-
-
-def _fill(filler: Path) -> None:
-    with suppress(OSError), filler.open("ab", buffering=0) as file:  # until there is no space left
-        while file.write(b"\0" * 4096):
-            pass

@@ -35,8 +35,15 @@ def stored_history(home: str, session_id: str, items: Sequence[ResponseItem]) ->
     replayed = settled(stored.responses)
     if [item.raw for item in replayed] != [item.raw for item in items]:
         shown = [_difference(a, b) for a, b in zip(replayed, items, strict=False) if a.raw != b.raw]
-        problems.append(f"the rollout has {len(replayed)} items, history {len(items)}; first difference: {shown[:1]}")
+        order = f"{_order(replayed)} instead of {_order(items)}"
+        problems.append(f"the rollout has {len(replayed)} items, history {len(items)}: {shown[:1]}; {order}")
     return stored, problems
+
+
+def _order(items: Sequence[ResponseItem]) -> str:
+    """The order of calls (+) and outputs (-)."""
+    ids = ((called_id(item.view), answered_id(item.view)) for item in items)
+    return " ".join(f"+{call}" if call else f"-{answer}" for call, answer in ids if call or answer)
 
 
 def _difference(stored: ResponseItem, kept: ResponseItem) -> str:

@@ -8,12 +8,13 @@ from ferrule.builtin import BUILTINS
 from ferrule.protocol.permissions import (
     AskForApproval,
     DangerFullAccess,
+    InContainer,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
 )
 from ferrule.protocol.specs import Wire
-from tests.soak.faults import NEEDS_PLACE, NEEDS_ROOT, SHARED, TURN_FAULTS
+from tests.soak.faults import NEEDS_CONTAINER, NEEDS_PLACE, NEEDS_ROOT, SHARED, TURN_FAULTS
 from tests.soak.workloads import WORKLOADS, Workload
 
 MODELS = ("gpt-5.5", "gpt-oss", "qwen3")
@@ -33,7 +34,8 @@ class TurnPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One conversation. `wire_faults` is the share of responses that go wrong; `small_disk`: it works on a tmpfs."""
+    """One conversation. `wire_faults` is the share of responses that go wrong; `refusals`: how many things its server
+    refuses for good; `small_disk`: it works on a tmpfs."""
 
     number: int
     wire: Wire
@@ -43,6 +45,7 @@ class Plan:
     observed: bool
     small_disk: bool
     wire_faults: float
+    refusals: int
     turns: tuple[TurnPlan, ...]
 
     @property
@@ -86,20 +89,30 @@ def draw_plan(seed: str, number: int, offered: Offer) -> Plan:
     """The plan of conversation `number`."""
     rng = random.Random(f"{seed}/{number}")
     disturbed = rng.random() < 0.6
-    faults = [fault for fault in offered.faults if fault not in SHARED or number // ROUND % 2 == 0]
+    sandbox = _draw_sandbox(rng)
+    left_out = (set() if number // ROUND % 2 == 0 else SHARED) | (
+        set() if isinstance(sandbox, InContainer) else NEEDS_CONTAINER
+    )
+    faults = [fault for fault in offered.faults if fault not in left_out]
     turns = tuple(_draw_turn(rng, offered.workloads, faults if disturbed else ()) for _ in range(rng.randint(1, TURNS)))
-    sandboxes: tuple[SandboxPolicy, ...] = (WorkspaceWrite(), WorkspaceWrite(network_access=True), ReadOnly())
     return Plan(
         number=number,
         wire=rng.choice(("responses", "chat", "messages")),
         model=rng.choice(MODELS),
-        sandbox=DangerFullAccess() if rng.random() < 0.25 else rng.choice(sandboxes),
+        sandbox=sandbox,
         approval=rng.choice(list(AskForApproval)) if disturbed else AskForApproval.NEVER,
         observed=rng.random() < 0.7,
         small_disk=any(turn.fault in NEEDS_ROOT for turn in turns),
         wire_faults=rng.choice((0.0, 0.0, 0.15, 0.3)),
+        refusals=rng.choice((0, 0, 0, 1, 3)),
         turns=turns,
     )
+
+
+def _draw_sandbox(rng: random.Random) -> SandboxPolicy:
+    if rng.random() < 0.2:
+        return DangerFullAccess()
+    return rng.choice((WorkspaceWrite(), WorkspaceWrite(network_access=True), ReadOnly(), InContainer(), InContainer()))
 
 
 def _draw_turn(rng: random.Random, works: Sequence[str], faults: Sequence[str]) -> TurnPlan:

@@ -1,11 +1,10 @@
-"""A round: some conversations at once, then a look at what they left."""
+"""A round: conversations, clients of `ferrule serve` and a batch at once; then a look at what they left."""
 
 import asyncio
 import logging
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,9 +18,15 @@ from pathlib import Path
 from ferrule.testing import Request, ScriptedModel
 from ferrule.testing.steps import Raw, Step
 from tests.soak.census import ALL, LASTING, Census, resident_bytes, settled_leaks
+from tests.soak.chores import Batch, draw_batch
 from tests.soak.conversation import Conversation, Report, Voice
+from tests.soak.disks import let_go, small_disk
+from tests.soak.estate import Entry, changed, look, make_estate
 from tests.soak.faults import SHARED
-from tests.soak.plan import Offer, draw_plan
+from tests.soak.household import Household, Upstream
+from tests.soak.plan import ROUND, Offer, draw_plan
+from tests.soak.service import Service
+from tests.soak.strangers import Strangers
 
 AT_ONCE = 4
 SMALL_DISK = "size=512k"
@@ -36,6 +41,11 @@ class Stage:
     root: Path
     seed: str
     offered: Offer
+    household: Household = field(init=False)
+    upstream: Upstream = field(init=False)
+    service: Service = field(init=False)
+    strangers: Strangers = field(init=False)
+    estate: dict[str, Entry] = field(init=False)
     before: Census = field(init=False)
     sessions: int = 0
     turns: Counter[str] = field(default_factory=Counter)
@@ -43,17 +53,29 @@ class Stage:
     calls: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("tmp", "user", "home"):
-            (self.root / name).mkdir(mode=0o700)
-        os.environ.update(TMPDIR=str(self.root / "tmp"), HOME=str(self.root / "user"))
+        self.household = Household(self.root)
+        for folder in (self.root / "tmp", self.household.user):
+            folder.mkdir(mode=0o700)
+        make_estate(self.household.user)
+        os.environ.update(TMPDIR=str(self.root / "tmp"), HOME=str(self.household.user))
         tempfile.tempdir = None
+        self.strangers = Strangers(self.root / "repos")
+        self.upstream = Upstream(self.household, self.seed)
+        self.service = Service(self.household, self.upstream, self.seed)
+        self.estate = look(self.household.user)
         self.before = Census.take(self.root)
 
     def close(self) -> None:
-        """Take the folder away, also after Ctrl-C."""
-        for folder in self.root.glob("session-*"):
-            _let_go(folder)
+        """End what runs and take the folder away, also after Ctrl-C."""
+        self.service.kill()
+        self.upstream.close()
+        for folder in (*self.root.glob("session-*"), *self.root.glob("batch-*")):
+            let_go(folder)
         shutil.rmtree(self.root, ignore_errors=True)
+
+    def end(self) -> list[str]:
+        """End the server as its user does, and the model's. Returns what was wrong."""
+        return self.service.stop() + self.upstream.close() + changed(self.estate, look(self.household.user))
 
     def add(self, report: Report) -> None:
         """Count what a conversation did."""
@@ -97,7 +119,7 @@ class Round:
         """Play and count. `warm`: the first round, after which the process holds what it will always hold."""
         stage = self._stage
         with _heard() as heard:
-            reports = await self._play()
+            reports, beside, struck = await self._play()
             problems = await asyncio.to_thread(self._left_over, warm)
         turns: Counter[str] = Counter()
         faults: Counter[str] = Counter()
@@ -106,10 +128,23 @@ class Round:
             turns += report.turns
             faults += report.faults
             problems += report.problems
+        faults += struck
+        stage.faults += struck
         resident = await asyncio.to_thread(resident_bytes)
-        return Done(self._numbers, stage.sessions, resident, turns, faults, problems + heard)
+        return Done(self._numbers, stage.sessions, resident, turns, faults, problems + beside + heard)
 
-    async def _play(self) -> list[Report]:
+    async def _play(self) -> tuple[list[Report], list[str], Counter[str]]:
+        """Everything at once. Returns what came of the conversations, what was wrong beside them, the faults there."""
+        stage, number = self._stage, self._numbers[0] // ROUND
+        plan = draw_batch(stage.seed, number, root=os.geteuid() == 0)
+        batch = Batch(stage.household, stage.upstream, plan, stage.seed, number)
+        with stage.strangers.at_work(f"{stage.seed}/strangers/{number}"):
+            reports, (wrong, faults), also_wrong = await asyncio.gather(
+                self._talk(), asyncio.to_thread(stage.service.play, number), asyncio.to_thread(batch.play)
+            )
+        return reports, wrong + also_wrong, faults + batch.faults
+
+    async def _talk(self) -> list[Report]:
         stage = self._stage
         plans = [draw_plan(stage.seed, number, stage.offered) for number in self._numbers]
         shaken = any(turn.fault in SHARED for plan in plans for turn in plan.turns)
@@ -120,8 +155,9 @@ class Round:
                 plan = plans[index]
                 async with room:
                     folder = self._folder(plan.number, small=plan.small_disk)
-                    home = folder / ".home" if plan.small_disk else stage.root / "home"
-                    talk = Conversation(plan, stage.seed, folder, home, server.base_url, calm=plan.calm and not shaken)
+                    home = folder / ".home" if plan.small_disk else stage.household.home
+                    calm = plan.calm and not shaken
+                    talk = Conversation(plan, stage.seed, folder, home, server.base_url, stage.upstream.mcp, calm=calm)
                     self._voices[plan.number] = talk.voice
                     return await talk.run()
 
@@ -139,7 +175,7 @@ class Round:
         folder = self._stage.root / f"session-{number}"
         folder.mkdir()
         if small:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL_DISK, "soak", folder], check=True)
+            small_disk(folder, SMALL_DISK)
         return folder
 
     def _left_over(self, warm: bool) -> list[str]:
@@ -148,23 +184,13 @@ class Round:
         self._voices.clear()
         # What the first round opens for good (descriptors, threads) is no leak; what it starts and leaves is one.
         problems = settled_leaks(lambda: Census.take(stage.root, LASTING if warm else ALL), stage.before)
-        problems += [problem for folder in stage.root.glob("session-*") if (problem := _let_go(folder))]
-        shutil.rmtree(stage.root / "home" / "sessions", ignore_errors=True)
+        problems += [problem for folder in stage.root.glob("session-*") if (problem := let_go(folder))]
+        problems += changed(stage.estate, look(stage.household.user))
+        for name in ("sessions", "undo"):
+            shutil.rmtree(stage.household.home / name, ignore_errors=True)
         if warm:
             stage.before = Census.take(stage.root)
         return problems
-
-
-def _let_go(folder: Path) -> str | None:
-    """Remove the folder of a conversation; a disk that is still in use is one more thing that was left."""
-    problem = None
-    if os.path.ismount(folder):
-        done = subprocess.run(["umount", folder], capture_output=True, text=True, check=False)
-        if done.returncode:
-            problem = done.stderr.strip()
-            subprocess.run(["umount", "--lazy", folder], check=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    return problem
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The soak itself is not in the default run; that it would notice something is."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,13 @@ from ferrule.protocol.specs import Wire
 from ferrule.testing import Raw, Request, ScriptedModel, Step
 from tests.soak.census import growth_per_session
 from tests.soak.census_cases import CASES
+from tests.soak.chores import draw_batch
 from tests.soak.conversation import Conversation, Voice
+from tests.soak.errands import ERRANDS
+from tests.soak.estate import OWN, changed, look
 from tests.soak.history import wrong_order
 from tests.soak.plan import Plan, TurnPlan, draw_plan, offer
+from tests.soak.service import draw_service
 
 TOP = Path(__file__).parents[2]
 
@@ -76,6 +81,35 @@ def test_a_plan_comes_of_its_seed_and_number_alone() -> None:
     assert {plan.wire for plan in plans} == {"responses", "chat", "messages"}
 
 
+def test_what_runs_beside_comes_of_the_seed_and_the_round_alone() -> None:
+    services = [draw_service("seed", number) for number in range(40)]
+    batches = [draw_batch("seed", number, root=True) for number in range(40)]
+    assert services == [draw_service("seed", number) for number in range(40)]
+    assert batches == [draw_batch("seed", number, root=True) for number in range(40)]
+    assert {errand for one in services for client in one.errands for errand in client} == set(ERRANDS)
+    assert any(one.killed for one in services) and any(one.stopped for one in services)
+    assert any(one.kills for one in batches) and any(one.full for one in batches)
+
+
+def test_whatever_changes_in_the_users_home_is_seen(tmp_path: Path) -> None:
+    (tmp_path / OWN).mkdir()
+    for name in ("kept", "written", "opened", "touched", "gone"):
+        (tmp_path / name).write_text("text")
+    before = look(tmp_path)
+    assert changed(before, look(tmp_path)) == []
+    when = (tmp_path / "written").stat().st_mtime_ns
+    (tmp_path / "written").write_text("tEXt")
+    os.utime(tmp_path / "written", ns=(when, when))
+    (tmp_path / "opened").chmod(0o666)
+    os.utime(tmp_path / "touched", ns=(when, when + 1))
+    (tmp_path / "gone").unlink()
+    (tmp_path / "new").symlink_to("kept")
+    (tmp_path / OWN / "ours").touch()
+    assert [fault.split()[2] for fault in changed(before, look(tmp_path))] == [
+        "gone", "new", "opened", "touched", "written",
+    ]  # fmt: skip
+
+
 def test_what_a_machine_cannot_do_is_named() -> None:
     assert set(offer(root=False, node=False, mcp=False).missing) >= {"full_disk", "javascript", "server_tools"}
 
@@ -92,6 +126,7 @@ async def test_a_conversation(tmp_path: Path, wire: Wire, wire_faults: float) ->
         observed=True,
         small_disk=False,
         wire_faults=wire_faults,
+        refusals=0,
         turns=(TurnPlan(("functions", "planning"), None), TurnPlan(("patches", "nonsense"), "interrupted")),
     )
     (tmp_path / "work").mkdir()
@@ -101,7 +136,7 @@ async def test_a_conversation(tmp_path: Path, wire: Wire, wire_faults: float) ->
         return voices[plan.number].answer(request)
 
     with ScriptedModel(answer) as server:
-        talk = Conversation(plan, "seed", tmp_path / "work", tmp_path / "home", server.base_url, calm=False)
+        talk = Conversation(plan, "seed", tmp_path / "work", tmp_path / "home", server.base_url, None, calm=False)
         voices[plan.number] = talk.voice
         report = await talk.run()
         assert report.problems + server.failures == []

@@ -31,6 +31,12 @@ class Scene:
     calm: bool
     problems: list[str] = field(default_factory=list)
     calls: int = 0
+    children: int = 0
+
+    def next_child(self) -> int:
+        """A number for one more sub-agent."""
+        self.children += 1
+        return self.children
 
     def call(self, name: str, **arguments: object) -> Item:
         """A function call under an id of its own."""
@@ -176,7 +182,8 @@ def looking(scene: Scene) -> Work:
 
 @workload("js_repl", "js_repl_reset", "shell_command")
 def javascript(scene: Scene) -> Work:
-    first = scene.text_call("js_repl", "let kept = 40;\nconsole.log('hi', kept + 2)")
+    kept = f"kept{scene.calls}"  # an earlier turn may have been broken off: its names are taken
+    first = scene.text_call("js_repl", f"let {kept} = 40;\nconsole.log('hi', {kept} + 2)")
     scene.expect((yield [first]), first, "hi 42")
     tools = scene.text_call("js_repl", "await ferrule.tool('shell_command', {command: 'echo from the kernel'})")
     scene.expect((yield [tools]), tools, "from the kernel")
@@ -226,6 +233,57 @@ def server_tools(scene: Scene) -> Work:
     if scene.rng.random() < 0.5:
         yield [scene.call("mcp__stub__die"), scene.call("mcp__stub__grow")]
         yield [scene.call("mcp__stub__echo", text="again"), scene.call("list_mcp_resources")]
+
+
+@workload("python", "shell_command")
+def python_cells(scene: Scene) -> Work:
+    first = scene.call("python", code="kept = 40\nprint('hi', kept + 2)")
+    scene.expect((yield [first]), first, "hi 42")
+    tools = scene.call("python", code="print(call_tool('shell_command', {'command': 'echo from the kernel'}))")
+    scene.expect((yield [tools]), tools, "from the kernel")
+    yield [scene.call("python", code="while True: pass", timeout_ms=300)]
+    again = scene.call("python", code="import subprocess\nsubprocess.Popen(['sleep', '300'])\nkept + 2")
+    scene.expect((yield [again]), again, "42")
+
+
+@workload("spawn_agent", "wait", "send_input", "close_agent", "shell_command")
+def children(scene: Scene) -> Work:
+    numbers = [scene.next_child() for _ in range(scene.rng.randint(1, 2))]
+    spawned = [scene.call("spawn_agent", message=child_task(scene.number, number)) for number in numbers]
+    outputs = yield spawned
+    agents = [found[1] for call in spawned if (found := _AGENT.search(outputs.get(str(call["call_id"]), "")))]
+    if not agents or scene.rng.random() < 0.2:
+        return  # the session ends with its children at work
+    waits = [scene.call("wait", ids=[agent], timeout_ms=20_000) for agent in agents]
+    outputs = yield waits
+    for number, call in zip(numbers, waits, strict=False):
+        scene.expect(outputs, call, f"Child {number} has done it.")
+    if scene.rng.random() < 0.5:
+        yield [scene.call("send_input", id=agents[0], message="And what else?")]
+        yield [scene.call("wait", ids=agents[:1], timeout_ms=20_000)]
+    yield [scene.call("close_agent", id=agent) for agent in agents]
+
+
+_AGENT = re.compile(r'"agent_id": ?"([^"]+)"')
+_CHILD = re.compile(r"CHILD (\d+)")
+
+
+def child_task(number: int, child: int) -> str:
+    """What a sub-agent of conversation `number` is told."""
+    return f"<soak-{number}> CHILD {child}"
+
+
+def child_number(text: str) -> int | None:
+    """Which sub-agent was told this, if one was."""
+    found = _CHILD.search(text)
+    return int(found[1]) if found else None
+
+
+@workload(mcp=True)
+def web_tools(scene: Scene) -> Work:
+    calls = [scene.call("mcp__web__echo", text=f"hello {number}") for number in range(scene.rng.randint(1, 4))]
+    for call in calls:
+        scene.expect((yield [call]), call, "ECHO: hello")
 
 
 @workload()
