@@ -108,9 +108,7 @@ NEEDS_ROOT = {"full_disk"}
 """Faults of sessions that work on a small tmpfs of their own."""
 NEEDS_PLACE = {"kill_server": "mcp", "kill_kernel": "js_repl", "kill_python": "python"}
 """Faults that want a tool in the turn."""
-NEEDS_CONTAINER = {"kill_mother"}
-"""Faults of sessions whose commands run in a container."""
-SHARED = {"kill_zygote", "kill_mother"}
+SHARED = {"kill_zygote"}
 """Faults that strike other sessions as well; every second round is without them, so that its outputs can be judged."""
 
 
@@ -145,7 +143,7 @@ async def closed_meanwhile(trouble: Trouble) -> None:
 
 @turn_fault
 async def kill_zygote(trouble: Trouble) -> None:
-    """Of any session, or their mother, or an init: nobody sees from outside whose process it is."""
+    """Of any session, or a mother, or an init, or what holds a container: nobody sees from outside whose it is."""
     await _kill_again_and_again(trouble, lambda command, cwd: command == "ferrule")
 
 
@@ -162,12 +160,6 @@ async def kill_kernel(trouble: Trouble) -> None:
 @turn_fault
 async def kill_python(trouble: Trouble) -> None:
     await _kill_again_and_again(trouble, lambda command, cwd: " -I -u -c " in command and cwd == trouble.scene.folder)
-
-
-@turn_fault
-async def kill_mother(trouble: Trouble) -> None:
-    """The mother of the containers, a holder, or an init: all have our name, and forked without a new program."""
-    await _kill_again_and_again(trouble, lambda command, cwd: command == "ferrule")
 
 
 @turn_fault

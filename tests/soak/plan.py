@@ -14,7 +14,7 @@ from ferrule.protocol.permissions import (
     WorkspaceWrite,
 )
 from ferrule.protocol.specs import Wire
-from tests.soak.faults import NEEDS_CONTAINER, NEEDS_PLACE, NEEDS_ROOT, SHARED, TURN_FAULTS
+from tests.soak.faults import NEEDS_PLACE, NEEDS_ROOT, SHARED, TURN_FAULTS
 from tests.soak.workloads import WORKLOADS, Workload
 
 MODELS = ("gpt-5.5", "gpt-oss", "qwen3")
@@ -90,10 +90,7 @@ def draw_plan(seed: str, number: int, offered: Offer) -> Plan:
     rng = random.Random(f"{seed}/{number}")
     disturbed = rng.random() < 0.6
     sandbox = _draw_sandbox(rng)
-    left_out = (set() if number // ROUND % 2 == 0 else SHARED) | (
-        set() if isinstance(sandbox, InContainer) else NEEDS_CONTAINER
-    )
-    faults = [fault for fault in offered.faults if fault not in left_out]
+    faults = [fault for fault in offered.faults if fault not in SHARED or number // ROUND % 2 == 0]
     turns = tuple(_draw_turn(rng, offered.workloads, faults if disturbed else ()) for _ in range(rng.randint(1, TURNS)))
     return Plan(
         number=number,
