@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import pytest
+
 from ferrule.protocol.events import ExecApproval
 from ferrule.protocol.mcp_settings import McpServerSettings
 from ferrule.protocol.permissions import (
@@ -25,7 +27,7 @@ from ferrule.tools.events import ChildEvent
 from ferrule.tools.questions import Elicited
 from tests.mcp.stub import server as stub
 from tests.sandbox.conftest import require
-from tests.session.children import CHILD, PIXEL, Stage, outputs, spawn, waiting
+from tests.session.children import CHILD, PIXEL, Stage, outputs, spawn, to, waiting
 
 
 async def test_depth_is_limited(stage: Stage) -> None:
@@ -216,3 +218,15 @@ async def test_children_work_in_the_container_of_their_parent(stage: Stage) -> N
         ]
     assert "from-parent\n" in said[0] and "closed\n" in said[0], said
     assert "own\n" in result.text and (stage.folder / "made").exists()
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_a_child_that_is_closed_leaves_the_servers_to_its_parent(stage: Stage, *, used: bool) -> None:
+    echo = [function_call("mcp__stub__echo", {"text": "here"})]
+    with ScriptedModel([[spawn()], waiting(), to("close_agent"), echo, "done"]) as server:
+        server.play(*([echo] if used else []), "child done", when=CHILD)
+        servers = {"stub": McpServerSettings(**stub(), approval="allow")}
+        async with await stage.open(server.base_url, mcp_servers=servers) as session:
+            await session.run("go")
+            assert outputs(server)[-1] == "ECHO: here"
+        assert not server.failures

@@ -241,18 +241,6 @@ async def test_a_child_that_still_works_is_counted(stage: Stage) -> None:
         assert child.session is None and 0 < child.usage.input_tokens < session.usage.input_tokens
 
 
-@pytest.mark.parametrize("used", [True, False])
-async def test_a_child_that_is_closed_leaves_the_servers_to_its_parent(stage: Stage, *, used: bool) -> None:
-    echo = [function_call("mcp__stub__echo", {"text": "here"})]
-    with ScriptedModel([[spawn()], waiting(), to("close_agent"), echo, "done"]) as server:
-        server.play(*([echo] if used else []), "child done", when=CHILD)
-        servers = {"stub": McpServerSettings(**stub(), approval="allow")}
-        async with await stage.open(server.base_url, mcp_servers=servers) as session:
-            await session.run("go")
-            assert outputs(server)[-1] == "ECHO: here"
-        assert not server.failures
-
-
 @pytest.mark.parametrize(
     ("execute", "action"),
     [(SpawnAgentExecutor(), SpawnAgentAction(message="go")), (ListAgentsExecutor(), ListAgentsAction())],
