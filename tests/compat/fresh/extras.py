@@ -11,7 +11,7 @@ MODULES = {
     "images": "PIL",
     "gateway": "ferrule.doors.gateway.app",
     "egress": "ferrule.egress.authority",
-    "search": "trafilatura,pypdf,wordllama",
+    "search": "trafilatura,pypdf" + (",wordllama" if sys.version_info < (3, 14) else ""),
     "check": "websockets",
     "zstd": "zstandard" if sys.version_info < (3, 14) else "compression.zstd",
     "tui": "ferrule.doors.terminal.app",

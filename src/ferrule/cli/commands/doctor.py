@@ -49,7 +49,7 @@ EXTRAS = {
     "gateway": ("sqlalchemy", "`ferrule serve` cannot run"),
     "acp": ("acp", "`ferrule acp` cannot run in editors"),
     "egress": ("cryptography", "secrets cannot be bound to domains"),
-    "search": ("tokenizers", "PDFs are not read, and file_search finds files by their words alone"),
+    "search": ("pypdf", "PDFs are not read, and file_search finds files by their words alone"),
     "images": ("PIL", "view_image refuses large pictures"),
     "otel": ("opentelemetry", "spans and metrics are not reported"),
     "grammar": ("llguidance", "the input of freeform tools is not checked against their grammar"),
