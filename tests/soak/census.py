@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ferrule.containers.place import RECORD, default_place
 from ferrule.sandbox.linux.cgroups import NAMES, Groups, find_groups
 from ferrule.sandbox.plan import PROTECTED_NAMES
 from ferrule.tools.tasks import IDLE_NAME
@@ -129,7 +130,16 @@ def _files(root: Path) -> Counter[str]:
         left += [str(one) for place in places for one in (place, *place.rglob("*")) if not _is_container(one)]
     guarded = (folder / name for folder in (Path("/tmp"), *root.iterdir()) for name in PROTECTED_NAMES)
     left += [str(path) for path in guarded if path.is_dir() and not _full(path)]
+    place = default_place(str(root / HOME))
+    left += [f"{one}" for one in place.glob(f"*/{RECORD}") if f"{root}/session-" in _text(one)]
     return Counter(left)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _kept(root: Path) -> Counter[str]:

@@ -1,6 +1,5 @@
 """`ferrule serve` beside the sessions: clients, kills of it and of what it runs, and what it holds afterwards."""
 
-import os
 import random
 import re
 import signal
@@ -44,8 +43,7 @@ POOLED = {"socket": 8, "state.sqlite": 8, "state.sqlite-wal": 8, "state.sqlite-s
 FIRST_FILES = 8
 """Read at once at first, so that all who read files are there."""
 _CONTAINER = re.compile("cntr_[0-9a-f]+")
-KEPT = frozenset({LOCK})
-"""Files of the containers' place that stay."""
+OF_OTHERS = ("/session-", "/batch-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +268,13 @@ class Service:
         links = (_link(path) for path in Path(f"/proc/{pid}/fd").iterdir())
         opened = Counter(_CONTAINER.sub("cntr", link.partition(":[")[0]) for link in links)
         left = [str(path.relative_to(self._household.root)) for path in self._temporary.rglob("*")]
-        folders = Counter("a container's folder" for path in self._places() if path.name not in KEPT)
+        folders = Counter("a container's folder" for _ in self._containers())
         return Census({"process": kinds, "descriptor": opened, "file": Counter(left) + folders})
 
-    def _places(self) -> list[Path]:
-        return list(self._place.iterdir()) if self._place.exists() else []
+    def _containers(self) -> list[Path]:
+        """The folders of its containers. Those of sessions and tasks lie beside them, and say what they work on."""
+        folders = list(self._place.iterdir()) if self._place.exists() else []
+        return [one for one in folders if one.name != LOCK and not any(name in _told_of(one) for name in OF_OTHERS)]
 
     def _complaints(self) -> list[str]:
         """What it logged that is a fault of ours."""
@@ -323,7 +323,7 @@ class Service:
         if number == signal.SIGTERM:
             problems += self._complaints()
             problems += [f"the gateway leaves {path}" for path in self._temporary.rglob("*")]
-            problems += [f"the gateway leaves {_told_of(path)}" for path in self._places() if path.name not in KEPT]
+            problems += [f"the gateway leaves {_told_of(path)}" for path in self._containers()]
         self._forget()
         return problems
 
@@ -343,8 +343,10 @@ def _told_as(problems: list[str], what: str) -> Iterator[None]:
 
 def _told_of(folder: Path) -> str:
     """A container's folder, and what it is."""
-    record = folder / RECORD
-    return f"{folder}: {record.read_text() if record.exists() else os.listdir(folder)}"
+    try:
+        return f"{folder}: {(folder / RECORD).read_text()}"
+    except OSError:
+        return f"{folder}: not told, or just removed"
 
 
 def _kind(one: Process) -> str:
