@@ -4,8 +4,9 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.http_servers import HttpServer, Silent, listening
 
 Reply = tuple[int, Mapping[str, str], bytes]
 
@@ -52,39 +53,27 @@ def own_server(
 ) -> Iterator[OwnServer]:
     served = OwnServer(routes, answers, held)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         protocol_version = "HTTP/1.1"
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             served.keys.append(self.headers.get("authorization"))
             status, headers, content = served.reply(f"{self.command} {self.path}", body)
-            try:
-                self.send_response(status)
-                for name, value in {**headers, "content-length": str(len(content))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(content)
-            except OSError:  # the client has enough
-                self.close_connection = True
+            self.send_response(status)
+            for name, value in {**headers, "content-length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
 
         do_GET = do_POST = _answer  # noqa: N815 - names of the library
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    served.base_url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield served
-    finally:
-        served.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(HttpServer(Handler)) as server:
+        served.base_url = f"http://127.0.0.1:{server.server_port}/v1"
+        try:
+            yield served
+        finally:
+            served.released.set()
 
 
 def llama_cpp(

@@ -7,18 +7,18 @@ import json
 import ssl
 import subprocess
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
 
 from ferrule.egress.authority import Authority
 from ferrule.protocol.permissions import InContainer, WorkspaceWrite
+from tests.http_servers import HttpServer, Silent, listening
 
 NAME = "index.example.com"
 SAID = "from the index\n"
@@ -56,25 +56,14 @@ def package_index(folder: Path) -> Iterator[PackageIndex]:
         yield PackageIndex(str(ca_file), https, http)
 
 
-class _Handler(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+class _Handler(Silent, SimpleHTTPRequestHandler):
+    """Serves files."""
 
 
 @contextmanager
 def _served(site: Path, context: ssl.SSLContext | None) -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(site)))
-    if context is not None:
-        # The handshake belongs to the thread of its connection: a client that stays silent blocks nobody else.
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(HttpServer(partial(_Handler, directory=str(site)), context)) as server:
+        yield server.server_port
 
 
 def _pip_package(site: Path) -> None:

@@ -1,11 +1,9 @@
 """Failures that users of such tools have met, each through the tools and with the text that the model reads."""
 
-import http.server
 import os
 import re
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from ferrule.protocol.events import ExecCommandEnd
 from ferrule.protocol.truncation import byte_length
 from tests.builtin.conftest import Benches
 from tests.builtin.workbench import Bench, body, field, session_id, unaffected
+from tests.http_servers import HttpServer, Silent, listening
 from tests.processes import alive, eventually, gained, held, running
 
 SHELLS = ["shell_command", "exec_command"]
@@ -254,25 +253,18 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-class _AsksForAPassword(http.server.BaseHTTPRequestHandler):
+class _AsksForAPassword(Silent):
     def do_GET(self) -> None:
         self.send_response(401)
         self.send_header("WWW-Authenticate", 'Basic realm="test"')
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name of the base class
-        pass
-
 
 @pytest.fixture
 def guarded_remote() -> Iterator[str]:
-    with http.server.HTTPServer(("127.0.0.1", 0), _AsksForAPassword) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with listening(HttpServer(_AsksForAPassword)) as server:
         yield f"http://127.0.0.1:{server.server_port}/repo.git"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

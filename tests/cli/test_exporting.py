@@ -1,8 +1,6 @@
 """The command sends its spans and metrics to a collector: a real one for OTLP over HTTP, on loopback."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -12,18 +10,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ferrule.testing import ScriptedModel, function_call
 from tests.cli.command import FULL_ACCESS, Place
 from tests.cli.test_exec import exec_against
+from tests.http_servers import HttpServer, Silent, listening
 
 ON = ("-c", "otel.enabled=true")
 TOOL = ("-c", 'tools=["exec_command"]')
 
 
-class Collector(ThreadingHTTPServer):
+class Collector(HttpServer):
     """Takes what is posted, by its path."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Taker)
+        super().__init__(_Taker)
         self.taken: list[tuple[str, bytes, dict[str, str]]] = []
 
     def all_of(self, path: str, kind: Any) -> list[Any]:
@@ -31,7 +28,7 @@ class Collector(ThreadingHTTPServer):
         return [kind.FromString(body) for at, body, _ in self.taken if at == path]
 
 
-class _Taker(BaseHTTPRequestHandler):
+class _Taker(Silent):
     server: Collector
 
     def do_POST(self) -> None:
@@ -41,16 +38,12 @@ class _Taker(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    def log_message(self, *said: object) -> None:
-        pass
-
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()
+    made = Collector()
+    with listening(made):
+        yield made
 
 
 def test_the_command_sends_its_spans_and_metrics(place: Place, collector: Collector) -> None:

@@ -22,11 +22,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +34,7 @@ import msgspec
 
 from ferrule import Agent, ToolOutput
 from ferrule.protocol.permissions import WorkspaceWrite
+from tests.http_servers import HttpServer, Silent, listening
 
 Json = dict[str, Any]
 Approval = Literal["allow", "auto"]
@@ -111,7 +110,7 @@ class Web:
 def web() -> Iterator[Web]:
     """Serve pages on a port of this machine."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             url = f"{self.headers['Host']}{self.path}".removesuffix("/")
@@ -124,18 +123,9 @@ def web() -> Iterator[Web]:
 
         do_POST = do_GET  # noqa: N815 - likewise
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        site = Web(server.server_address[1])
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield site
-        finally:
-            server.shutdown()
-            thread.join()
+    with listening(HttpServer(Handler)) as server:
+        site = Web(server.server_port)
+        yield site
 
 
 def policy(tasks: Iterable[Task], port: int) -> WorkspaceWrite:

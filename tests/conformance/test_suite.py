@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ferrule.conformance.server import Event, Server, Stream
 from ferrule.protocol.errors import UsageError
 from tests.gateway.served import Served, new_place, serving
 from tests.hosted.remote import URL, remote
+from tests.http_servers import HttpServer, Silent, listening
 
 Json = dict[str, Any]
 
@@ -101,7 +101,7 @@ def test_each_fault_of_a_stream_is_found(tmp_path: Path) -> None:
             assert found.status == "failed" and found.why, fault
 
 
-class Nonsense(BaseHTTPRequestHandler):
+class Nonsense(Silent):
     """Answers everything with an empty object."""
 
     def answer(self) -> None:
@@ -112,18 +112,11 @@ class Nonsense(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_DELETE = do_PUT = answer  # noqa: N815 (the standard library's names)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
-
 
 def test_a_server_of_nonsense_fails_and_breaks_no_check(capsys: pytest.CaptureFixture[str]) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Nonsense) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            there = f"http://127.0.0.1:{server.server_port}"
-            code = serve_check.main(["--base-url", f"{there}/v1", "--mcp-url", f"{there}/mcp", "--json"])
-        finally:
-            server.shutdown()
+    with listening(HttpServer(Nonsense)) as server:
+        there = f"http://127.0.0.1:{server.server_port}"
+        code = serve_check.main(["--base-url", f"{there}/v1", "--mcp-url", f"{there}/mcp", "--json"])
     told = json.loads(capsys.readouterr().out)
     passed = [entry["check"] for entry in told["checks"] if entry["status"] == "passed"]
     assert code == 1 and told["failed"] == len(CHECKS) and passed == []

@@ -4,11 +4,13 @@ import base64
 import hashlib
 import ssl
 import threading
+from contextlib import ExitStack
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.http_servers import HttpServer, Silent, listening
 
 NAME = "site.test"
 STYLE = (
@@ -87,13 +89,6 @@ def place_of(act: str) -> dict[str, int]:
     return {"x": WIDTH * list(ACTS).index(act) + WIDTH // 2, "y": 20}
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: browsers break connections off."""
-
-
 class Site:
     """The site, which is served as `site.test` within the block, and what was asked of it and said by its pages. With a
     `context`, also by https."""
@@ -102,11 +97,8 @@ class Site:
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         contexts = {80: None} if context is None else {80: None, 443: context}
-        self._servers = {port: Server(("127.0.0.1", 0), partial(Handler, self)) for port in contexts}
-        if context is not None:
-            listening = self._servers[443].socket
-            self._servers[443].socket = context.wrap_socket(listening, server_side=True, do_handshake_on_connect=False)
-        self._threads = [threading.Thread(target=server.serve_forever) for server in self._servers.values()]
+        self._servers = {port: HttpServer(partial(Handler, self), ours) for port, ours in contexts.items()}
+        self._stack = ExitStack()
         self.hosts = {f"{NAME}:{port}": f"127.0.0.1:{server.server_port}" for port, server in self._servers.items()}
         self.booked: list[str] = []
         self.said: list[str] = []
@@ -116,21 +108,18 @@ class Site:
         return f"http://{NAME}{path}"
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        for server in self._servers.values():
+            self._stack.enter_context(listening(server))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.over.set()
-        for server, thread in zip(self._servers.values(), self._threads, strict=True):
-            server.shutdown()
-            thread.join()
-            server.server_close()
+        self._stack.close()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Silent):
     def __init__(self, site: Site, *given: Any) -> None:
         self.site = site
         super().__init__(*given)
@@ -187,6 +176,3 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("sec-websocket-accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
         self.end_headers()
         self.wfile.write(b"\x81\x07greeted")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        del format, args

@@ -7,10 +7,12 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 from PIL import Image, ImageColor
+
+from tests.http_servers import HttpServer, Silent, listening
 
 Json = dict[str, Any]
 COLOURS = ("red", "green", "blue", "yellow", "black")
@@ -133,7 +135,7 @@ def painter() -> Iterator[Painter]:
     """Run a server."""
     served = Painter()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -147,24 +149,12 @@ def painter() -> Iterator[Painter]:
             self.send_header("content-type", reply.type)
             self.send_header("content-length", str(sum(map(len, reply.pieces))))
             self.end_headers()
-            try:
-                for piece in reply.pieces:
-                    self.wfile.write(piece)
-            except OSError:
-                self.close_connection = True  # whoever asked has gone
+            for piece in reply.pieces:
+                self.wfile.write(piece)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    served.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    running = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    running.start()
-    try:
-        yield served
-    finally:
-        served.held.set()
-        server.shutdown()
-        running.join()
-        server.server_close()
+    with listening(HttpServer(Handler)) as server:
+        served.base_url = f"http://127.0.0.1:{server.server_port}/v1"
+        try:
+            yield served
+        finally:
+            served.held.set()

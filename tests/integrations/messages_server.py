@@ -6,11 +6,12 @@ without its result, an empty text, a name or a schema that it does not take, an 
 
 import json
 import re
-import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
+
+from tests.http_servers import HttpServer, Silent, listening
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TYPES = {"bash_20250124": "bash", "text_editor_20250728": "str_replace_based_edit_tool"}
@@ -43,7 +44,7 @@ class MessagesServer:
         self._open: list[str] = []
         served = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Silent):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
@@ -56,20 +57,16 @@ class MessagesServer:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, *args: object) -> None:
-                """Be silent."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = HttpServer(Handler)
+        self._stack = ExitStack()
         self.base_url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self._stack.enter_context(listening(self._server))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._stack.close()
         assert error is not None or not self.refusals, self.refusals
 
     def answer(self, body: Json) -> tuple[int, Json]:

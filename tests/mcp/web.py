@@ -3,16 +3,17 @@
 import json
 import socket
 import struct
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs
 
 import anyio
 import uvicorn
 from mcp.server import MCPServer
+
+from tests.http_servers import HttpServer, Silent, listening
 
 Reply = tuple[int, dict[str, str], bytes]
 
@@ -67,7 +68,7 @@ def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[st
     """An HTTP server whose POSTs, and with `gets` GETs and DELETEs, `answer` answers; gives its address. There is no
     stream to listen to. A status of 0 resets the connection after the body."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -92,19 +93,8 @@ def stub(answer: Callable[[Asked], Reply], *, gets: bool = False) -> Iterator[st
         def do_DELETE(self) -> None:
             self.do_GET()
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(HttpServer(Handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
 
 
 def result_of(asked: Asked, result: Any, **headers: str) -> Reply:

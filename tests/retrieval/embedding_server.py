@@ -3,11 +3,13 @@
 import base64
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import numpy as np
 
+from tests.http_servers import HttpServer, Silent, listening
 from tests.retrieval.toy import toy_vectors
 
 
@@ -29,16 +31,13 @@ class EmbeddingServer:
         self.hang.set()
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
+        self._stack = ExitStack()
+        self.port = self._stack.enter_context(listening(HttpServer(self._handler(), port=port))).server_port
         self.url = f"http://127.0.0.1:{self.port}/v1"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
         self.hang.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._stack.close()
 
     def texts(self) -> list[str]:
         return [text for request in self.requests for text in request["input"]]
@@ -61,7 +60,7 @@ class EmbeddingServer:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Silent):
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 server.hang.wait()
@@ -73,8 +72,5 @@ class EmbeddingServer:
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-                pass
 
         return Handler

@@ -1,10 +1,8 @@
 """Servers that compact by themselves."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
@@ -12,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from ferrule.testing import ScriptedModel, function_call
+from tests.http_servers import HttpServer, Silent, listening
 from tests.session.windows import PLAN, Boat, Dock, once, reads
 
 
@@ -20,7 +19,7 @@ def with_compact(server: ScriptedModel, answer: Callable[[dict[str, Any]], Any])
     """A server that compacts by itself and passes everything else on."""
     asked: list[Any] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Silent):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.path.endswith("/responses/compact"):
@@ -36,17 +35,8 @@ def with_compact(server: ScriptedModel, answer: Callable[[dict[str, Any]], Any])
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *words: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{proxy.server_port}/v1", asked
-        finally:
-            proxy.shutdown()
-            thread.join()
+    with listening(HttpServer(Handler)) as proxy:
+        yield f"http://127.0.0.1:{proxy.server_port}/v1", asked
 
 
 def blob(request: dict[str, Any]) -> dict[str, Any]:

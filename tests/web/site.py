@@ -1,13 +1,14 @@
 """A loopback server that is a SearXNG (its JSON form) and the web behind it, for tests."""
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+from tests.http_servers import HttpServer, Silent, listening
 
 Json = dict[str, Any]
 HOST = "brix.example"
@@ -73,7 +74,7 @@ class Site:
         return Answer(json.dumps({"query": query.get("q"), "results": self.hits}).encode(), "application/json")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Silent):
     protocol_version = "HTTP/1.1"
     site: Site
 
@@ -105,25 +106,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.body)
 
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def site() -> Iterator[Site]:
     """Run the server."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    made = Site(server.server_address[1])
-    server.RequestHandlerClass = type("Handler", (_Handler,), {"site": made})
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with listening(HttpServer(_Handler)) as server:
+        made = Site(server.server_port)
+        server.RequestHandlerClass = type("Handler", (_Handler,), {"site": made})
         yield made
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def redirect(to: str) -> Answer:

@@ -18,7 +18,7 @@ from ferrule.containers.screen.hands import Hands
 from ferrule.containers.screen.network import FLAGS, ScreenNetwork, ScreenWay
 from ferrule.containers.screen.notes import Notes
 from ferrule.containers.screen.program import PROFILE, find_program
-from ferrule.containers.screen.settings import checked, read_address
+from ferrule.containers.screen.settings import checked, read_page_address
 from ferrule.process.kernel import OWN_PIPES
 from ferrule.process.launcher import LaunchError, Limits, Pipes
 from ferrule.protocol.computer_settings import ComputerSettings
@@ -145,7 +145,7 @@ class Screen(AsyncClosing):
 
     async def open_url(self, url: str) -> None:
         """Open an address, and wait until it is loaded, but not without end. Raises `BadAddress`, `ScreenError`."""
-        address = read_address(url)
+        address = read_page_address(url)
         async with self._lock:
             browser = await self._running()
             self._restarted_at = None

@@ -15,7 +15,7 @@ def checked(settings: ComputerSettings) -> ComputerSettings:
     """Return the settings, which may come from a program. Raises `UsageError` for those that cannot be."""
     try:
         if settings.start_url is not None:
-            read_address(settings.start_url)
+            read_page_address(settings.start_url)
         return msgspec.convert(msgspec.to_builtins(settings), ComputerSettings)
     except BadAddress as error:
         raise UsageError(f"start_url: {error}") from error
@@ -23,7 +23,7 @@ def checked(settings: ComputerSettings) -> ComputerSettings:
         raise UsageError(f"the screen cannot be as it is asked for: {error}") from error
 
 
-def read_address(text: str) -> str:
+def read_page_address(text: str) -> str:
     """Return an address that can be opened. Raises `BadAddress`."""
     shown = repr(text if len(text) <= 200 else f"{text[:200]}...")
     try:
