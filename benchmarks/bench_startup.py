@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.headless import Headless, contestants, environment
-from benchmarks.measure import Row, Sample, bounded, is_installed, medians
+from benchmarks.measure import Row, Sample, bounded, is_installed, medians, row
 from benchmarks.peers import NAMES
 from ferrule.testing import ScriptedModel, message
 from ferrule.testing.request import Request
@@ -88,6 +88,28 @@ async def first_request(contestant: Headless, cwd: Path, peaks: dict[str, list[f
         return (model.last_request.arrived_ns - at) / 1e9
 
 
+async def ending(contestant: Headless, cwd: Path, thinks: float) -> float:
+    """Seconds from an answer in words to the end of the run. `thinks`: seconds that the model takes before."""
+    answered: list[float] = []
+
+    def answer(request: Request) -> object:
+        time.sleep(thinks)
+        answered.append(time.monotonic())
+        return message("done")
+
+    with ScriptedModel(answer) as model:  # type: ignore[arg-type]
+        assert await asyncio.to_thread(contestant.start(model, cwd).wait) == 0
+        return time.monotonic() - answered[0]
+
+
+async def ends(bin_folder: Path) -> Row:
+    """What a run without a call pays for tools that it does not need. They have been loaded after a second."""
+    with contestants(bin_folder) as (programs, cwd):
+        samples = [partial(ending, programs[0], cwd, thinks) for thinks in (0, 1)]
+        at_once, loaded = await medians(samples, ROUNDS)
+    return row("end of a headless run after an answer at once, floor after a second", at_once, loaded, 1.2, "ms", 1e3)
+
+
 async def headless(bin_folder: Path) -> list[Row]:
     """The rows of the first request. Its ratio is to Codex where that is installed."""
     peaks: dict[str, list[float]] = {}
@@ -110,10 +132,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ferrule-bench-") as name:
         folder = Path(name)
         bin_folder = install(folder)
-        for row in asyncio.run(imports(bin_folder, folder)):
-            print(row, flush=True)
-        for row in asyncio.run(headless(bin_folder)):
-            print(row, flush=True)
+        for line in asyncio.run(imports(bin_folder, folder)):
+            print(line, flush=True)
+        for line in asyncio.run(headless(bin_folder)):
+            print(line, flush=True)
+        print(asyncio.run(ends(bin_folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -419,7 +419,7 @@ class Session(LoopBound):
             if self._telling is not None:
                 self._telling.cancel()
                 await asyncio.wait([self._telling])
-            await self._loading.settled()
+            await self._loading.end()
 
     def _count_children(self) -> None:
         self.usage += self._dialogue.children.new_usage()

@@ -1,6 +1,6 @@
 """Map names to handlers, for one sampling step; rebuilt from its sources when they change."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -77,10 +77,11 @@ class ToolRegistry:
         """Yield every tool that can be called."""
         return iter(self._handlers)
 
-    def load_all(self) -> None:
-        """Create every deferred handler now (while the model thinks)."""
+    def load_all(self, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """Create every deferred handler now (while the model thinks), as long as it `goes_on`."""
         for namespace, name in list(self._handlers):
-            self.handler(name, namespace)
+            if goes_on():
+                self.handler(name, namespace)
 
     def loaded(self) -> list[ToolHandler]:
         """Return the handlers created so far."""
