@@ -98,6 +98,11 @@ async def test_any_text_is_answered(lexical: Index, question: str) -> None:
     await lexical.search([question], limit=5)
 
 
+async def test_a_text_is_found_by_any_word_of_the_question(lexical: Index) -> None:
+    await fill(lexical)
+    assert set(await names(lexical, "LAZY captain, any ships?")) == {"fox", "sea"}
+
+
 async def test_scripts_without_blanks_are_found_by_parts_of_a_sentence(lexical: Index) -> None:
     await fill(lexical, {"zh": "向量数据库可以很快地找到文件。", "th": "สวัสดีครับ", "other": "数量 据说"})
     assert await names(lexical, "数据库") == ["zh"]
