@@ -2,7 +2,7 @@
 
 The upstream is a process that streams Chat Completions; the server is the real command; both are on loopback. The
 floor of each row is the client at the upstream. Times are wall-clock times: what a client waits. What a stream costs is
-the server's CPU time, which other programs on the machine, and the client's own pool of connections, leave as it is.
+the server's CPU time, which the client's own pool of connections leaves as it is.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from benchmarks.measure import Row, bounded, medians, row
+from benchmarks.measure import Row, bounded, medians, row, undisturbed
 from benchmarks.upstream import END, event, upstream
 
 SHORT, LONG = 8, 2_000
@@ -29,6 +29,8 @@ SHORT, LONG = 8, 2_000
 THINKING_S = 0.05
 """Seconds before the upstream's first byte in the row about it: a quick model's."""
 ROUNDS = 30
+SHORT_ROUNDS = 200
+"""Of short answers: only then is a new process as quick as it stays."""
 ALONE = 200
 """Responses whose CPU time is measured: the kernel counts it in hundredths of a second."""
 STREAMS = (100, 1_000)
@@ -151,7 +153,7 @@ async def _rows(upstream: str, gateway: str, pid: int) -> list[Row]:
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
     async with httpx2.AsyncClient(limits=limits, timeout=120) as http:
         direct, ours = _Client(http, upstream, direct=True), _Client(http, gateway, direct=False)
-        floor, short = await medians([partial(direct.ask, "short"), partial(ours.ask, "short")], ROUNDS)
+        floor, short = await medians([partial(direct.ask, "short"), partial(ours.ask, "short")], SHORT_ROUNDS)
         floor_first, first = await medians(
             [partial(direct.ask, "slow", first=True), partial(ours.ask, "slow", first=True)], ROUNDS
         )
@@ -175,6 +177,7 @@ async def _rows(upstream: str, gateway: str, pid: int) -> list[Row]:
 
 def main() -> None:
     """Print one line a row."""
+    undisturbed()
     with upstream(says) as base_url, _gateway(base_url) as (gateway, pid):
         for line in asyncio.run(_rows(base_url, gateway, pid)):
             print(line, flush=True)

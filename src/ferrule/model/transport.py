@@ -14,6 +14,8 @@ import httpx2
 
 from ferrule.model.chunks import ChunkMerger
 
+_END_OF_HEAD = b"\r\n\r\n"
+
 
 class MergingTransport(httpx2.AsyncBaseTransport):
     """`httpx2.AsyncHTTPTransport` without a proxy, with chunk merging.
@@ -138,11 +140,16 @@ class _Backend(httpcore2.AnyIOBackend):
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
+    """Sends the head of a request together with its body: a packet costs both sides more than what is in it."""
+
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner
         self._merger = ChunkMerger()
+        self._head = b""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._head:  # there was no body
+            await self._send(b"", timeout)
         while data := await self._inner.read(max_bytes, timeout):
             if merged := self._merger.feed(data):
                 return merged
@@ -150,7 +157,14 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._merger.reset()
-        await self._inner.write(buffer, timeout)
+        if buffer.endswith(_END_OF_HEAD) and not self._head:
+            self._head = buffer
+        else:
+            await self._send(buffer, timeout)
+
+    async def _send(self, buffer: bytes, timeout: float | None) -> None:
+        head, self._head = self._head, b""
+        await self._inner.write(head + buffer, timeout)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import lru_cache
 from typing import ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -47,6 +48,8 @@ LOST_RESPONSE = "previous_response_not_found"
 """The error code for a stored response that is gone."""
 
 
+KEPT_MODELS = 64
+"""Names of models whose profiles are kept: looking one up takes as long as a short request's head."""
 KEPT_SESSIONS = 64
 """Sessions with cached conversions, unless told otherwise: another one only converts its history again."""
 
@@ -142,6 +145,7 @@ class WireModel:
         plain = self.functions_only or not self.native_calls
         self.accepts = msgspec.structs.replace(accepts, custom_tools=False) if plain else accepts
         self.profiles = profiles
+        self._profile_of = lru_cache(KEPT_MODELS)(profiles.model)
         self._max_retries = max_retries
         self._new_id = new_id
         self._kept_sessions = kept_sessions
@@ -186,7 +190,7 @@ class WireModel:
         """Return a session's server and model, rebuilt only for another model or after a refusal."""
         state = self._state(request.session_id)
         if state.asked is None or state.model != request.model:
-            profile = self.profiles.model(request.model)
+            profile = self._profile_of(request.model)
             recipient = Recipient(
                 state.accepts,
                 self._provider,
