@@ -2,8 +2,11 @@
 
 import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
+
+from tests.homes import remove_containers
 
 
 def pytest_configure() -> None:
@@ -18,3 +21,10 @@ def pytest_collection_finish() -> None:
     """Leave the million objects of the collected tests out of each later garbage collection."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_containers_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Remove, when all tests have ended, the containers that they have left."""
+    yield
+    remove_containers(tmp_path_factory.getbasetemp())
