@@ -206,7 +206,7 @@ async def show(screen: Screen, told: Sequence[Event | ToolEvent], *, unfolded: b
     desk.conversation.say("Do it.")
     app.status.about = "gpt-5.5 · workspace-write · on-request"
     for event in told:
-        desk._show_event(event)
+        desk.show_event(event)
     desk.do("" if any(isinstance(event, TurnAborted) for event in told) else "Thinking")
     if unfolded:
         app.transcript.toggle_all()

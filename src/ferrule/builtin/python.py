@@ -5,26 +5,23 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
+from ferrule.builtin.cells import CellExecutor, CellObservation
 from ferrule.builtin.execution import limit_ms
 from ferrule.builtin.hints import RUNS
-from ferrule.builtin.kept_kernel import KeptKernel, NestedCalls, remarked
+from ferrule.builtin.kept_kernel import KeptKernel
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.lookup import NOWHERE, Places, locate
 from ferrule.process.kernel import CellResult, CellTimedOut, Kernel, KernelDied
-from ferrule.process.launcher import LaunchError
+from ferrule.process.launcher import Launcher
 from ferrule.process.python_kernel import INTERRUPT_GRACE, LOST_DESCRIPTOR, start_python
-from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.payload import NO_OUTPUT
 from ferrule.protocol.permissions import DangerFullAccess, InContainer, InContainerReadOnly
 from ferrule.protocol.truncation import truncate_text
-from ferrule.tools.action import Action, Observation
+from ferrule.tools.action import Action
 from ferrule.tools.commands import Commands
-from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.effects import CommandEffect
-from ferrule.tools.executor import ToolExecutor
 
 DEFAULT_TIMEOUT_MS = 30_000
 """As in `js_repl`."""
@@ -49,25 +46,8 @@ class PythonAction(Action):
     )
 
 
-class PythonObservation(Observation):
+class PythonObservation(CellObservation):
     """Return what the cell wrote, its value or its error, and its images as data URLs."""
-
-    bounded = True
-
-    ok: bool
-    output: str
-    images: tuple[str, ...] = ()
-
-    @property
-    def to_llm_content(self) -> str | tuple[ContentPart, ...]:
-        if not self.images:
-            return self.output or NO_OUTPUT
-        text = (InputText(self.output),) if self.output else ()
-        return (*text, *(InputImage(image_url=url) for url in self.images))
-
-    @property
-    def success(self) -> bool:
-        return self.ok
 
 
 class PythonRepl(KeptKernel):
@@ -89,10 +69,8 @@ class PythonRepl(KeptKernel):
         return with_notes(output_text(error.written).text, [f"The python kernel ended with this cell: {how}."])
 
 
-class PythonExecutor(ToolExecutor[PythonAction, PythonObservation]):
-    """Every cell goes through `ctx.run`, as the command that would run it alone; the kernel is confined likewise."""
-
-    asks_first = True
+class PythonExecutor(CellExecutor[PythonAction, PythonObservation]):
+    """Evaluates cells in Python."""
 
     def __init__(self, state: ConversationState, repl: PythonRepl) -> None:
         self._state = state
@@ -103,20 +81,12 @@ class PythonExecutor(ToolExecutor[PythonAction, PythonObservation]):
         limit = limit_ms(action.timeout_ms) or DEFAULT_TIMEOUT_MS
         env = await self._state.commands.environment(login=True)
         python = needed_python(self._state, env)
-        nested = NestedCalls(PythonRepl.tool, ctx)
 
-        async def attempt(access: Access) -> CellResult:
-            async def start() -> Kernel:
-                return await start_python(access.launcher, python, env, ctx.cwd)
+        async def start(launcher: Launcher) -> Kernel:
+            return await start_python(launcher, python, env, ctx.cwd)
 
-            result = await self._repl.run(action.code, limit, access.sandboxed, start, nested.call)
-            return remarked(result, access.remarks())
-
-        try:
-            result = await ctx.run(CommandEffect(argv=(python, "-c", action.code), cwd=ctx.cwd), attempt)
-        except LaunchError as error:
-            raise RespondToModel(f"python cannot start its kernel: {error}") from error
-        return _observation(result, limit, ctx)
+        argv = (python, "-c", action.code)
+        return _observation(await self._evaluate(self._repl, ctx, argv, action.code, limit, start), limit, ctx)
 
 
 def needed_python(state: ConversationState, env: Mapping[str, str]) -> str:

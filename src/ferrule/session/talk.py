@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from ferrule.model.provider import list_models
 from ferrule.model.wire import WireModel
 from ferrule.protocol.content import ContentPart, InputText, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
-from ferrule.protocol.events import Event, ExecCommandBegin, SandboxStatus
+from ferrule.protocol.events import Event, ExecCommandBegin, McpServerStatus, SandboxStatus
 from ferrule.protocol.items import Message
 from ferrule.protocol.payload import ToolOutput
 from ferrule.protocol.settings import Settings
@@ -65,12 +66,15 @@ class Talk:
         self.settings = opening.settings
         self._settings_in = opening.settings_in
         self._show = show
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.pace = pace
         self.buffers = buffers
         """See `FrontEnd`."""
         self.session: Session | None = None
         self.said: list[str] = []
         """What each turn began with; empty where it is not known."""
+        self.mcp_states: dict[str, str] = {}
+        """What was last heard of each MCP server."""
         self.failure: FerruleError | None = None
         """What the last turn failed with."""
         self._pending = PendingTable()
@@ -84,9 +88,18 @@ class Talk:
         self._working = self._opening = False
 
     def on_event(self, event: Event | ToolEvent) -> None:
-        """Show an event of the session."""
-        if isinstance(event, ExecCommandBegin):
-            self._begun.add(event.call_id)
+        """Show an event of the session, which a tool may send from a thread of its own."""
+        if threading.get_ident() == self._thread:
+            self._take_event(event)
+        else:
+            self._loop.call_soon_threadsafe(self._take_event, event)
+
+    def _take_event(self, event: Event | ToolEvent) -> None:
+        match event:
+            case ExecCommandBegin(call_id=call_id):
+                self._begun.add(call_id)
+            case McpServerStatus(server=server, status=status, message=message):
+                self.mcp_states[server] = f"{status} {message}".strip()
         self._show(event)
 
     async def open(

@@ -4,27 +4,22 @@ from collections.abc import Sequence
 
 from pydantic import AliasChoices, Field
 
+from ferrule.builtin.cells import CellExecutor, CellObservation
 from ferrule.builtin.execution import limit_ms
 from ferrule.builtin.hints import RUNS
 from ferrule.builtin.js_repl.node import needed_node
 from ferrule.builtin.js_repl.repl import Repl, start_node
 from ferrule.builtin.js_repl.source import PRAGMA, read_cell
-from ferrule.builtin.kept_kernel import NestedCalls, remarked
 from ferrule.builtin.output_text import output_text, with_notes
 from ferrule.process.kernel import CellResult, Kernel
-from ferrule.process.launcher import LaunchError
-from ferrule.protocol.content import ContentPart, InputImage, InputText
-from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.payload import NO_OUTPUT
+from ferrule.process.launcher import Launcher
 from ferrule.protocol.specs import FreeformToolFormat
 from ferrule.protocol.truncation import truncate_text
-from ferrule.tools.action import Action, Observation
+from ferrule.tools.action import Action
 from ferrule.tools.commands import Commands
-from ferrule.tools.context import Access, ToolContext
+from ferrule.tools.context import ToolContext
 from ferrule.tools.conversation import ConversationState
 from ferrule.tools.definition import ToolDefinition
-from ferrule.tools.effects import CommandEffect
-from ferrule.tools.executor import ToolExecutor
 
 _WHAT = """\
 Runs JavaScript in a persistent Node kernel with top-level await. Top-level bindings of every kind are kept between \
@@ -57,31 +52,12 @@ class JsReplAction(Action):
     )
 
 
-class JsReplObservation(Observation):
+class JsReplObservation(CellObservation):
     """The cell's output, its value or its error, and its images as data URLs."""
 
-    bounded = True
 
-    ok: bool
-    output: str
-    images: tuple[str, ...] = ()
-
-    @property
-    def to_llm_content(self) -> str | tuple[ContentPart, ...]:
-        if not self.images:
-            return self.output or NO_OUTPUT
-        text = (InputText(self.output),) if self.output else ()
-        return (*text, *(InputImage(image_url=url) for url in self.images))
-
-    @property
-    def success(self) -> bool:
-        return self.ok
-
-
-class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
-    """Every cell goes through `ctx.run`, as the command that would run it alone; the kernel is confined likewise."""
-
-    asks_first = True
+class JsReplExecutor(CellExecutor[JsReplAction, JsReplObservation]):
+    """Evaluates cells in Node."""
 
     def __init__(self, commands: Commands, repl: Repl) -> None:
         self._commands = commands
@@ -89,23 +65,15 @@ class JsReplExecutor(ToolExecutor[JsReplAction, JsReplObservation]):
 
     async def __call__(self, action: JsReplAction, ctx: ToolContext) -> JsReplObservation:
         """Evaluate the cell."""
-        cell = read_cell(action.code, limit_ms(action.timeout_ms))
+        cell, contained = read_cell(action.code, limit_ms(action.timeout_ms)), self._commands.contained
         env = await self._commands.environment(login=True)
-        node = "node" if self._commands.contained else needed_node(env, self._commands.places)
-        nested = NestedCalls(Repl.tool, ctx)
+        node = "node" if contained else needed_node(env, self._commands.places)
 
-        async def attempt(access: Access) -> CellResult:
-            async def start() -> Kernel:
-                return await start_node(access.launcher, node, env, ctx.cwd, contained=self._commands.contained)
+        async def start(launcher: Launcher) -> Kernel:
+            return await start_node(launcher, node, env, ctx.cwd, contained=contained)
 
-            result = await self._repl.run(cell.code, cell.timeout_ms, access.sandboxed, start, nested.call)
-            return remarked(result, access.remarks())
-
-        try:
-            result = await ctx.run(CommandEffect(argv=(node, "--eval", cell.code), cwd=ctx.cwd), attempt)
-        except LaunchError as error:
-            raise RespondToModel(f"js_repl cannot start its kernel: {error}") from error
-        return _observation(result, ctx)
+        argv = (node, "--eval", cell.code)
+        return _observation(await self._evaluate(self._repl, ctx, argv, cell.code, cell.timeout_ms, start), ctx)
 
 
 def _observation(result: CellResult, ctx: ToolContext) -> JsReplObservation:

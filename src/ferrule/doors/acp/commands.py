@@ -20,8 +20,6 @@ class Target(Protocol):
     def talk(self) -> Talk: ...
     @property
     def session(self) -> Session: ...
-    @property
-    def mcp_states(self) -> dict[str, str]: ...
 
     def note(self, text: str) -> None:
         """Say something that is Ferrule's own."""
@@ -63,7 +61,9 @@ COMMANDS = {
     "status": Command(
         "show the session, its rights and what it used", _telling(lambda desk: _block(status_of(desk.session)))
     ),
-    "mcp": Command("list the MCP servers", _telling(lambda desk: servers_of(desk.session.settings, desk.mcp_states))),
+    "mcp": Command(
+        "list the MCP servers", _telling(lambda desk: servers_of(desk.session.settings, desk.talk.mcp_states))
+    ),
     "tools": Command("list the tools of the model", _telling(lambda desk: _block(tools_of(desk.session)))),
     "skills": Command("list the skills", _telling(lambda desk: skills_of(desk.session.settings))),
     "agents": Command("list the kinds of sub-agents", _telling(lambda desk: agents_of(desk.session.settings))),

@@ -1,7 +1,6 @@
 """One session of a client: its prompts in turn, its questions, its settings."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,7 +38,6 @@ from ferrule.protocol.events import (
     ElicitationRequest,
     Event,
     ExecApproval,
-    McpServerStatus,
     TokenCount,
     TokenUsage,
     TurnAborted,
@@ -100,10 +98,8 @@ class Desk:
         self._opening = opening
         self._began = opening.settings
         """The settings that the session was opened with."""
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self.talk = Talk(opening, self.show_event, line.pace, buffers)
+        self.talk = Talk(opening, self._show_event, line.pace, buffers)
         self._updates = Updates(self.show, opening.settings.cwd, terminals=line.terminals)
-        self.mcp_states: dict[str, str] = {}
         self._models: tuple[str, ...] = ()
         self._turns = asyncio.Lock()
         self._waiting = 0
@@ -180,20 +176,11 @@ class Desk:
         if stored.damage:
             self.note(f"⚠ {stored.damage}")
 
-    def show_event(self, event: Event | ToolEvent) -> None:
-        """Show an event of the session, which a tool may send from a thread of its own."""
-        if threading.get_ident() == self._thread:
-            self._show_event(event)
-        else:
-            self._loop.call_soon_threadsafe(self._show_event, event)
-
     def _show_event(self, event: Event | ToolEvent) -> None:
         match event:
             case ExecApproval() | UserInputRequest() | ElicitationRequest():
                 self._asking[event.request_id] = asyncio.create_task(self._ask(event))
                 return
-            case McpServerStatus(server=server, status=status, message=message):
-                self.mcp_states[server] = f"{status} {message}".strip()
             case TokenCount():
                 self._show_usage()
             case TurnCompleted() | TurnFailed() | TurnAborted():
@@ -427,7 +414,7 @@ class Desk:
 
     def later(self, work: Callable[[], None]) -> None:
         """Do something once the answer that is being made has been sent."""
-        self._loop.call_soon(work)
+        asyncio.get_running_loop().call_soon(work)
 
 
 def _parts(content: str | tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:

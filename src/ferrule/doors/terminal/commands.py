@@ -20,8 +20,6 @@ class Target(Protocol):
     @property
     def talk(self) -> Talk: ...
     @property
-    def mcp_states(self) -> dict[str, str]: ...
-    @property
     def last_answer(self) -> str: ...
     @property
     def themes(self) -> list[str]: ...
@@ -142,7 +140,7 @@ async def _undo(desk: Target, word: str) -> None:
 
 async def _mcp(desk: Target, word: str) -> None:
     if (session := desk.talk.session) is not None:
-        desk.note(servers_of(session.settings, desk.mcp_states))
+        desk.note(servers_of(session.settings, desk.talk.mcp_states))
 
 
 async def _tools(desk: Target, word: str) -> None:

@@ -1,8 +1,6 @@
 """The session's side of the screen: what happens is shown, what the user says or answers is done."""
 
-import asyncio
 import os
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -33,7 +31,6 @@ from ferrule.protocol.events import (
     ExecApproval,
     ItemStarted,
     ItemUpdated,
-    McpServerStatus,
     PlanUpdate,
     TokenCount,
     TurnAborted,
@@ -115,10 +112,8 @@ class Desk:
     def __init__(self, stage: Stage, opening: Opening) -> None:
         self._stage = stage
         self._opening = opening
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.conversation = Conversation(stage.transcript.add, stage.transcript.touch, stage.pictures.place)
         self.talk = Talk(opening, self.show_event)
-        self.mcp_states: dict[str, str] = {}
         self._answered: set[str] = set()
         self._by_hand: list[str] = []
         """Commands of the user that run."""
@@ -221,14 +216,7 @@ class Desk:
         self._stage.status.do(what or (f"! {self._by_hand[-1]}" if self._by_hand else ""))
 
     def show_event(self, event: Event | ToolEvent) -> None:
-        """Show an event of the session, which a tool may send from a thread of its own."""
-        if threading.get_ident() == self._thread:
-            self._show_event(event)
-        else:
-            self._loop.call_soon_threadsafe(self._show_event, event)
-
-    def _show_event(self, event: Event | ToolEvent) -> None:
-        """Show it. Quick: it stands in the session's way."""
+        """Show an event of the session. Quick: it stands in the session's way."""
         if isinstance(event, WarningEvent) and event.message == self._damage:
             return  # it was told when the session was shown
         self.conversation.on_event(event)
@@ -247,8 +235,6 @@ class Desk:
                 self._stage.plan.show(plan)
             case TokenCount():
                 self._show_about()
-            case McpServerStatus(server=server, status=status, message=message):
-                self.mcp_states[server] = f"{status} {message}".strip()
             case TurnAborted():
                 self.conversation.abort()
                 self._end_turn()

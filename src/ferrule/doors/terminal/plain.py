@@ -25,7 +25,6 @@ from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.events import (
     Event,
     ExecApproval,
-    McpServerStatus,
     PlanStep,
     PlanUpdate,
     TurnAborted,
@@ -58,7 +57,6 @@ class Plain:
         self._opening = opening
         self._source, self._out, self._columns = source, out, max(columns, 20)
         self.talk = Talk(opening, self._show_event)
-        self.mcp_states: dict[str, str] = {}
         self.themes: list[str] = []
         self._conversation = Conversation(self._add, self._changed)
         self._open: Answer | Thought | None = None
@@ -254,8 +252,6 @@ class Plain:
             case PlanUpdate(plan=plan):
                 self._end_text()
                 self._print("\n".join(map(_step, plan)))
-            case McpServerStatus(server=server, status=status, message=message):
-                self.mcp_states[server] = f"{status} {message}".strip()
             case TurnAborted():
                 self._conversation.abort()
                 self._end_text()
