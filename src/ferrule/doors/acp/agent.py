@@ -359,9 +359,11 @@ class Agent:
         return desk
 
     async def _make_room(self, wanted: Desk) -> None:
-        """Let sessions that rest longest go to sleep."""
-        resting = [desk for desk in self._desks.values() if desk is not wanted and desk.is_resting]
-        for desk in resting[: max(len(resting) - MAX_AWAKE + 1, 0)]:
+        """Let sessions that rest longest go to sleep, until there is room for one that is awake, or soon is."""
+        others = [desk for desk in self._desks.values() if desk is not wanted]
+        for desk in [desk for desk in others if desk.is_resting]:
+            if sum(other.is_awake for other in others) < MAX_AWAKE:
+                return
             await desk.rest()
 
     def _desk(self, session_id: str) -> Desk:

@@ -106,6 +106,8 @@ class Desk:
         self._cancelled = 0
         """How often what ran was cancelled."""
         self._closed = False
+        self.is_awake = True
+        """Whether it holds processes and connections, or is about to."""
         self._wanted: Settings | None = None
         """The settings that hold from the next prompt on."""
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -398,10 +400,12 @@ class Desk:
         """Close what the session holds; its next prompt opens it again."""
         if self.is_resting:
             async with self._turns:
+                self.is_awake = False
                 await self.talk.close()
 
     async def _wake(self) -> None:
         if self.talk.session is None and not self._closed:
+            self.is_awake = True
             await self.talk.wake(self.id)
 
     async def close(self) -> None:
