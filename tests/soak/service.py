@@ -17,7 +17,7 @@ import httpx2
 from ferrule.conformance.failures import Failed
 from ferrule.conformance.server import TERMINAL, Json, Server
 from ferrule.containers.place import LOCK, RECORD, default_place
-from tests.soak.census import LASTING_PROGRAMS, Census, Process, every_process, families, settled_leaks
+from tests.soak.census import LASTING_PROGRAMS, Census, Process, every_process, families, sees, settled_leaks
 from tests.soak.errands import ERRANDS, MCP_HOST, Client, Told
 from tests.soak.household import Household, Upstream, kill
 
@@ -83,6 +83,7 @@ class Service:
         self._place = default_place(str(household.home))
         self._lives: list[list[tuple[int, int]]] = []
         self._before: Census | None = None
+        self._orphans: set[int] = set()
         self._since = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._url = ""
@@ -173,10 +174,19 @@ class Service:
         finally:
             server.close()
 
+    def _family(self, every: Sequence[Process]) -> set[int]:
+        """Its processes, without itself. Containers whose mother was killed go on, and are nobody's children."""
+        marks = [folder.name for folder in self._containers()]
+        orphans = {one.pid for one in every if one.parent == 1 and any(sees(one.pid, mark) for mark in marks)}
+        LASTING_PROGRAMS.difference_update(self._orphans)
+        LASTING_PROGRAMS.update(orphans)
+        self._orphans = orphans
+        return families(every, {self._pid} | orphans) - {self._pid}
+
     def _shake(self, over: threading.Event, rng: random.Random, faults: Counter[str]) -> None:
         """Kill what the server runs: mothers and holders of containers, kernels, readers of files."""
         while not over.wait(rng.expovariate(1 / 1.0)):
-            theirs = sorted(families(every_process(), {self._pid}) - {self._pid})
+            theirs = sorted(self._family(every_process()))
             if theirs:
                 faults["kill_of_gateway's"] += 1
                 kill(rng.choice(theirs), signal.SIGKILL)
@@ -263,7 +273,7 @@ class Service:
     def _look(self) -> Census:
         pid = self._pid
         every = every_process()
-        theirs = families(every, {pid}) - {pid}
+        theirs = self._family(every)
         kinds = Counter(_kind(one) for one in every if one.pid in theirs)
         links = (_link(path) for path in Path(f"/proc/{pid}/fd").iterdir())
         opened = Counter(_CONTAINER.sub("cntr", link.partition(":[")[0]) for link in links)
@@ -302,8 +312,9 @@ class Service:
 
     def _exit(self, number: int) -> list[str]:
         assert self._process is not None
-        theirs = {one.pid: str(one) for one in every_process()}
-        theirs = {pid: theirs[pid] for pid in families(every_process(), {self._pid}) - {self._pid} if pid in theirs}
+        every = every_process()
+        names = {one.pid: str(one) for one in every}
+        theirs = {pid: names[pid] for pid in self._family(every) if pid in names}
         kill(self._pid, number)
         problems = []
         try:
@@ -329,6 +340,8 @@ class Service:
 
     def _forget(self) -> None:
         LASTING_PROGRAMS.discard(self._pid)
+        LASTING_PROGRAMS.difference_update(self._orphans)
+        self._orphans = set()
         self._process = None
 
 
