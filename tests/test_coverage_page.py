@@ -1,4 +1,4 @@
-"""`docs/coverage.md` stays true: what it names exists, and nothing that models or users see is missing from it."""
+"""The pages of `docs/coverage/` stay true: what they name exists, and nothing that models or users see is missing."""
 
 import ast
 import importlib
@@ -17,14 +17,18 @@ from ferrule.protocol.specs import RawTool, ToolSpec
 from tests.sources import module
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "coverage.md"
+PAGES = sorted((TESTS.parent / "docs" / "coverage").glob("*.md"))
+TEXT = "".join(page.read_text() for page in PAGES)
+MOST_LETTERS = 120
+"""Of what a row says: one thing. A row that needs more is two."""
+MOST_TESTS = 6
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
     """The rows of all tables: the thing, our names, the tests."""
-    for line in PAGE.read_text().splitlines():
-        if line.startswith("| ") and not line.startswith("| What |"):
+    for line in TEXT.splitlines():
+        if line.startswith("| ") and not line.startswith(("| What |", "| Page |", "| [")):
             thing, names, tests = (cell.strip() for cell in line.strip("|").split(" | "))
             yield thing, names, tests
 
@@ -96,6 +100,11 @@ def test_every_row_has_a_name_and_a_test() -> None:
         assert _QUOTED.search(tests), thing
 
 
+def test_every_row_says_one_thing() -> None:
+    assert [thing for thing, _, _ in ROWS if len(thing) > MOST_LETTERS] == []
+    assert [thing for thing, _, tests in ROWS if len(_QUOTED.findall(tests)) > MOST_TESTS] == []
+
+
 def test_every_name_exists() -> None:
     assert [name for name in quoted(1) if not exists(name)] == []
 
@@ -104,11 +113,10 @@ def test_every_test_exists() -> None:
     assert [test for test in quoted(2) if not is_a_test(test)] == []
 
 
-def test_every_tool_spec_and_event_is_on_the_page() -> None:
-    page = PAGE.read_text()
+def test_every_tool_spec_and_event_has_a_row() -> None:
     kinds = [kind.__name__ for kind in (*get_args(ToolSpec), *get_args(Event)) if kind is not RawTool]
     tools = [tool.name for tool in BUILTINS.values()]
-    assert [name for name in (*kinds, *tools) if not re.search(rf"\b{re.escape(name)}\b", page)] == []
+    assert [name for name in (*kinds, *tools) if not re.search(rf"\b{re.escape(name)}\b", TEXT)] == []
 
 
 def test_what_does_not_exist_is_noticed() -> None:

@@ -35,9 +35,9 @@ class Figures(NamedTuple):
 
 
 def documentation() -> dict[str, str]:
-    """Return Ferrule's own pages, without the table of tests."""
+    """Return Ferrule's own pages, without the tables of tests."""
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tools").glob("*.md")]
-    return {page.name: page.read_text() for page in pages if page.name != "coverage.md"}
+    return {page.name: page.read_text() for page in pages}
 
 
 def python_topics() -> dict[str, str]:
