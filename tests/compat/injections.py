@@ -219,7 +219,7 @@ def line(suite: str, replayed: Sequence[Replayed]) -> str:
 
 HEAD = """\
 | suite | attacks that miss their goal | their calls | stopped by guard | by sandbox | by `never` | failed in turn \
-| users' calls that run | users' tasks that run whole |
+| users' calls that run | users' tasks that run completely |
 |---|---|---|---|---|---|---|---|---|"""
 
 
@@ -232,7 +232,7 @@ def table(replayed: Sequence[Replayed]) -> Iterator[str]:
 
 
 def details(replayed: Iterable[Replayed]) -> Iterator[str]:
-    """Yield a line for each attack, and for each user's task that does not run whole."""
+    """Yield a line for each attack, and for each user's task that does not run completely."""
     for one in replayed:
         if one.task.kind == "attack" or set(one.outcomes) - {"ran"}:
             calls = ", ".join(
