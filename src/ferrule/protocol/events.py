@@ -1,6 +1,8 @@
 """The events a session sends to its front end. Each is one frozen struct with a `type`; its JSON is what `--json`
 prints where the public stream has it, and what the other front ends translate."""
 
+from contextlib import suppress
+
 import msgspec
 
 from ferrule.protocol.content import ContentPart
@@ -201,6 +203,28 @@ class NetworkRefused(_Event, frozen=True, tag="network.refused"):
     reason: str
 
 
+class OfferedAnswer(msgspec.Struct, frozen=True):
+    """An answer to choose."""
+
+    label: str
+    description: str | None = None
+
+
+class AskedQuestion(msgspec.Struct, frozen=True):
+    """One question to the user. `is_other`: another answer may be given than those offered."""
+
+    id: str = ""
+    header: str = ""
+    question: str = ""
+    options: tuple[OfferedAnswer, ...] | None = None
+    is_other: bool = False
+
+    @property
+    def offered(self) -> tuple[OfferedAnswer, ...]:
+        """The answers to choose from; none where it wants words."""
+        return self.options or ()
+
+
 class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
     """The model asks the user. `questions` are the tool's arguments."""
 
@@ -208,6 +232,16 @@ class UserInputRequest(_Event, frozen=True, tag="user_input_request"):
     call_id: str
     questions: JsonValue
     agent_id: str = ""
+
+    def asked(self) -> tuple[AskedQuestion, ...]:
+        """Return the single questions, each with an id. What cannot be read as a question is left out."""
+        listed = self.questions.get("questions") if isinstance(self.questions, dict) else self.questions
+        found: list[AskedQuestion] = []
+        for number, given in enumerate(listed if isinstance(listed, list | tuple) else ()):
+            with suppress(msgspec.ValidationError):
+                one = msgspec.convert(given, AskedQuestion)
+                found.append(one if one.id else msgspec.structs.replace(one, id=str(number)))
+        return tuple(found)
 
 
 class ElicitationRequest(_Event, frozen=True, tag="elicitation_request"):

@@ -15,8 +15,7 @@ from acp.schema import (
 )
 
 from ferrule.doors.acp.shown import diffs, fenced, kind_of_question, locations_of, text_content
-from ferrule.protocol.events import ExecApproval, UserInputRequest
-from ferrule.protocol.json_text import JsonObject
+from ferrule.protocol.events import AskedQuestion, ExecApproval, OfferedAnswer
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.rendering.safe import safe
 from ferrule.tools.questions import Answer, Decision, Elicited, NoAnswer, UserAnswers
@@ -104,64 +103,50 @@ def decision_of(question: ExecApproval, answer: RequestPermissionResponse) -> De
     return Decision(ReviewDecision.DENIED)
 
 
-def asked_in(question: UserInputRequest) -> list[JsonObject]:
-    """Return the single questions of one request."""
-    return [one for one in question.questions if isinstance(one, dict)] if isinstance(question.questions, list) else []
-
-
-def form_of(asked: Sequence[JsonObject]) -> ElicitationSchema:
+def form_of(asked: Sequence[AskedQuestion]) -> ElicitationSchema:
     """Return the form of these questions: a choice where answers are offered, and a field for another one."""
     fields: dict[str, ElicitationStringPropertySchema] = {}
-    for number, one in enumerate(asked):
-        name, title = name_of(one, number), safe(str(one.get("header") or one.get("id") or "Answer"))
+    for one in asked:
         offered = [
-            EnumOption(const=str(option["label"]), title=safe(str(option["label"])), description=_about(option))
-            for option in one.get("options") or []
+            EnumOption(const=option.label, title=safe(option.label), description=_about(option))
+            for option in one.offered
         ]
-        fields[name] = ElicitationStringPropertySchema(
-            type="string", title=title, description=safe(str(one.get("question", ""))), one_of=offered or None
+        fields[one.id] = ElicitationStringPropertySchema(
+            type="string", title=safe(one.header or one.id), description=safe(one.question), one_of=offered or None
         )
-        if offered and one.get("is_other"):
-            fields[name + OTHER] = ElicitationStringPropertySchema(type="string", title="Another answer")
-    required = [name_of(one, number) for number, one in enumerate(asked) if not one.get("is_other")]
+        if offered and one.is_other:
+            fields[one.id + OTHER] = ElicitationStringPropertySchema(type="string", title="Another answer")
+    required = [one.id for one in asked if not one.is_other]
     return ElicitationSchema.model_validate({"properties": fields, "required": required or None})
 
 
-def name_of(one: JsonObject, number: int) -> str:
-    """Return the id of a question."""
-    return str(one.get("id") or number)
+def _about(option: OfferedAnswer) -> str | None:
+    return safe(option.description) if option.description else None
 
 
-def _about(option: JsonObject) -> str | None:
-    return safe(str(option["description"])) if option.get("description") else None
-
-
-def answers_in(asked: Sequence[JsonObject], content: Mapping[str, object]) -> Answer:
+def answers_in(asked: Sequence[AskedQuestion], content: Mapping[str, object]) -> Answer:
     """Return what was answered to these questions."""
     answers: dict[str, tuple[str, ...]] = {}
-    for number, one in enumerate(asked):
-        name = name_of(one, number)
-        given = content.get(name + OTHER) or content.get(name)
+    for one in asked:
+        given = content.get(one.id + OTHER) or content.get(one.id)
         if given not in (None, ""):
-            answers[name] = (str(given),)
+            answers[one.id] = (str(given),)
     return UserAnswers(answers) if answers else NoAnswer(NO_ANSWER)
 
 
-def choices_of(one: JsonObject) -> list[PermissionOption]:
+def choices_of(one: AskedQuestion) -> list[PermissionOption]:
     """Return the answers of one question as options, for a client that has no forms; none where it wants words."""
-    offered = [str(option["label"]) for option in one.get("options") or []]
     made = [
-        PermissionOption(option_id=f"{at}", name=safe(label), kind="allow_once") for at, label in enumerate(offered)
+        PermissionOption(option_id=f"{at}", name=safe(option.label), kind="allow_once")
+        for at, option in enumerate(one.offered)
     ]
     return [*made, PermissionOption(option_id=SKIP, name="No answer", kind="reject_once")] if made else []
 
 
-def question_call(one: JsonObject, call_id: str) -> ToolCallUpdate:
+def question_call(one: AskedQuestion, call_id: str) -> ToolCallUpdate:
     """Return what a client shows of a question that it asks as one for permission."""
-    text = safe(str(one.get("question", "")))
-    about = "\n".join(
-        f"- {safe(str(option['label']))}: {about}" for option in one.get("options") or [] if (about := _about(option))
-    )
+    text = safe(one.question)
+    about = "\n".join(f"- {safe(option.label)}: {about}" for option in one.offered if (about := _about(option)))
     return ToolCallUpdate(
         tool_call_id=call_id,
         title=text,
@@ -171,11 +156,11 @@ def question_call(one: JsonObject, call_id: str) -> ToolCallUpdate:
     )
 
 
-def choice_in(one: JsonObject, answer: RequestPermissionResponse) -> str | None:
+def choice_in(one: AskedQuestion, answer: RequestPermissionResponse) -> str | None:
     """Return the label that was chosen; None for none."""
-    outcome, offered = answer.outcome, one.get("options") or []
+    outcome, offered = answer.outcome, one.offered
     if isinstance(outcome, AllowedOutcome) and outcome.option_id.isdecimal() and int(outcome.option_id) < len(offered):
-        return str(offered[int(outcome.option_id)]["label"])
+        return offered[int(outcome.option_id)].label
     return None
 
 

@@ -35,6 +35,7 @@ from ferrule.prompts import PREFIX, expand_prompt
 from ferrule.protocol.content import ContentPart, text_of
 from ferrule.protocol.errors import FerruleError, UsageError
 from ferrule.protocol.events import (
+    AskedQuestion,
     ElicitationRequest,
     Event,
     ExecApproval,
@@ -352,7 +353,7 @@ class Desk:
         return await self._line.client.request_permission(session_id=self.id, tool_call=call, options=list(options))
 
     async def _user_input(self, question: UserInputRequest) -> Answer:
-        asked = asking.asked_in(question)
+        asked = question.asked()
         if self._line.has_forms:
             return await self._form(asked)
         answers: dict[str, object] = {}
@@ -365,11 +366,11 @@ class Desk:
             label = asking.choice_in(one, await self._permission(call, options))
             if label is None:
                 return NoAnswer(asking.NO_ANSWER)
-            answers[asking.name_of(one, number)] = label
+            answers[one.id] = label
         return asking.answers_in(asked, answers)
 
-    async def _form(self, asked: Sequence[dict[str, Any]]) -> Answer:
-        message = "\n\n".join(str(one.get("question", "")) for one in asked)
+    async def _form(self, asked: Sequence[AskedQuestion]) -> Answer:
+        message = "\n\n".join(one.question for one in asked)
         answer = asking.elicited(await self._elicit(message, asking.form_of(asked)))
         if answer.action != "accept" or not isinstance(answer.content, dict):
             return NoAnswer("the user declined to answer")

@@ -10,7 +10,13 @@ from ferrule.doors.app_server.shapes.items import ContentImage, UnknownAction
 from ferrule.doors.app_server.shapes.told import Asking
 from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.dynamic_tools import DynamicToolResponse
-from ferrule.protocol.events import DynamicToolCallRequest, ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.events import (
+    AskedQuestion,
+    DynamicToolCallRequest,
+    ElicitationRequest,
+    ExecApproval,
+    UserInputRequest,
+)
 from ferrule.protocol.json_text import JsonValue
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.tools.questions import Answer, Decision, Elicited, NoAnswer, UserAnswers, Waiting
@@ -32,9 +38,8 @@ def asked(question: Waiting, thread_id: str, turn_id: str) -> Asking:
         case ExecApproval():
             return _approval(question, thread_id, turn_id)
         case UserInputRequest(call_id=call_id):
-            return told.UserInputAsked(
-                thread_id=thread_id, turn_id=turn_id, item_id=call_id, questions=_user_questions(question)
-            )
+            questions = tuple(map(_user_question, question.asked()))
+            return told.UserInputAsked(thread_id=thread_id, turn_id=turn_id, item_id=call_id, questions=questions)
         case ElicitationRequest(server=server, message=message, schema=schema):
             return told.ElicitationAsked(
                 thread_id=thread_id,
@@ -112,30 +117,9 @@ def _choice(decision: ReviewDecision, question: ExecApproval) -> JsonValue:
     return {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": prefix}}
 
 
-class _Option(msgspec.Struct):
-    label: str
-    description: str = ""
-
-
-class _UserQuestion(msgspec.Struct):
-    id: str
-    question: str
-    header: str = ""
-    options: tuple[_Option, ...] = ()
-
-
-def _user_questions(question: UserInputRequest) -> tuple[told.UserQuestion, ...]:
-    given = question.questions
-    listed = given.get("questions", ()) if isinstance(given, Mapping) else given
-    return tuple(
-        told.UserQuestion(
-            id=one.id,
-            header=one.header,
-            question=one.question,
-            options=tuple(told.QuestionOption(label=o.label, description=o.description) for o in one.options) or None,
-        )
-        for one in msgspec.convert(listed, tuple[_UserQuestion, ...])
-    )
+def _user_question(asked: AskedQuestion) -> told.UserQuestion:
+    options = tuple(told.QuestionOption(label=one.label, description=one.description or "") for one in asked.offered)
+    return told.UserQuestion(id=asked.id, header=asked.header, question=asked.question, options=options or None)
 
 
 def answer_to(question: Waiting, params: Asking, result: msgspec.Raw | None) -> Answer:

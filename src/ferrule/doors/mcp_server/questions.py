@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from ferrule.protocol.events import ElicitationRequest, ExecApproval, UserInputRequest
+from ferrule.protocol.events import AskedQuestion, ElicitationRequest, ExecApproval, UserInputRequest
 from ferrule.protocol.json_text import JsonObject, JsonValue
 from ferrule.protocol.permissions import ReviewDecision
 from ferrule.rendering.safe import safe
@@ -72,18 +72,17 @@ def _approval(question: ExecApproval) -> ElicitRequestFormParams:
 
 
 def _user_input(question: UserInputRequest) -> ElicitRequestFormParams:
-    asked: list[JsonObject] = question.questions if isinstance(question.questions, list) else []
-    lines = [str(one.get("question", "")) for one in asked]
-    fields = {str(one.get("id", number)): _field(one) for number, one in enumerate(asked)}
+    asked = question.asked()
+    fields: JsonObject = {one.id: _field(one) for one in asked}
     return ElicitRequestFormParams(
-        message=safe("\n\n".join(lines)),
+        message=safe("\n\n".join(one.question for one in asked)),
         requested_schema={"type": "object", "properties": fields, "required": [*fields]},
     )
 
 
-def _field(question: JsonObject) -> JsonObject:
+def _field(asked: AskedQuestion) -> JsonObject:
     """Return a text field; its description names the answers to choose from, since another one may be given."""
-    options = [f"{one.get('label')}: {one.get('description')}".rstrip(": ") for one in question.get("options") or []]
+    options = [f"{one.label}: {one.description or ''}".rstrip(": ") for one in asked.offered]
     offered = f" ({'; '.join(options)}; or another answer)" if options else ""
-    title = str(question.get("header") or question.get("id") or "answer")
-    return {"type": "string", "title": safe(title), "description": safe(f"{question.get('question', '')}{offered}")}
+    description = safe(f"{asked.question}{offered}")
+    return {"type": "string", "title": safe(asked.header or asked.id), "description": description}

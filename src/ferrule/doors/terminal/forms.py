@@ -10,7 +10,7 @@ from textual.strip import Strip
 from ferrule.doors.terminal.dialogs import fitted, middle_cut
 from ferrule.doors.terminal.panel import Panel, Rows
 from ferrule.doors.terminal.strips import BOLD, CHOSEN, DIM, PLAIN, QUESTION, RED, row
-from ferrule.protocol.events import ElicitationRequest, UserInputRequest
+from ferrule.protocol.events import AskedQuestion, ElicitationRequest, UserInputRequest
 from ferrule.protocol.json_text import JsonValue
 from ferrule.rendering.lookalikes import unmistakable
 from ferrule.rendering.width import cut
@@ -61,7 +61,7 @@ def form_of(question: UserInputRequest | ElicitationRequest) -> Form:
     """Return the form of a question."""
     asker = f" (sub-agent {question.agent_id})" if question.agent_id else ""
     if isinstance(question, UserInputRequest):
-        fields = tuple(map(_asked, _mappings(question.questions)))
+        fields = tuple(map(_asked, question.asked()))
         return Form(f"The model asks{asker}", fields, _user_answers, NoAnswer(DECLINED))
     heading = f"The MCP server {question.server} asks{asker}: {question.message}"
     return Form(heading, _properties(question.schema), _elicited, Elicited("decline"))
@@ -71,13 +71,9 @@ def _mappings(value: JsonValue) -> list[Mapping[str, JsonValue]]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, Sequence) else []
 
 
-def _asked(question: Mapping[str, JsonValue]) -> Field:
-    options = tuple(
-        Option(str(option.get("label", "")), str(option.get("label", "")), str(option.get("description") or ""))
-        for option in _mappings(question.get("options"))
-    )
-    free = bool(question.get("is_other")) or not options
-    return Field(str(question.get("id", "")), str(question.get("question", "")), options, _words if free else None)
+def _asked(question: AskedQuestion) -> Field:
+    options = tuple(Option(one.label, one.label, one.description or "") for one in question.offered)
+    return Field(question.id, question.question, options, _words if question.is_other or not options else None)
 
 
 def _user_answers(values: dict[str, JsonValue]) -> Answer:
