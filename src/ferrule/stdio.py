@@ -101,7 +101,7 @@ def write_ready(pipe: int, data: bytes) -> bytes:
     return bytes(rest)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write all of it. Raises `OSError`."""
     rest = memoryview(data)
     while rest:

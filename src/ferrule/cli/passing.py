@@ -13,6 +13,7 @@ from functools import partial
 from ferrule.process.launcher import Child, Pipes, Pty, Stdio
 from ferrule.process.run import open_writer
 from ferrule.process.streams import READ_BYTES, Reader, Writer
+from ferrule.stdio import write_all
 from ferrule.tools.tasks import run_blocking
 
 DRAIN_SECONDS = 0.5
@@ -44,7 +45,7 @@ async def pass_through(child: Child) -> tuple[int, str]:
     said = bytearray()
 
     def pass_on(fd: int, data: bytes) -> None:
-        _write(fd, data)
+        write_all(fd, data)
         said.extend(data)
         del said[:-KEPT_BYTES]
 
@@ -75,12 +76,6 @@ async def _feed(writer: Writer) -> None:
         writer.write(data)
         await writer.drain()
     writer.finish()
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def _message(data: bytes) -> bytes | None:
     """Return the body of the hello, which may be spread over records."""
     message, at = b"", 0
     for _ in range(MAX_RECORDS):
-        if data[at : at + 1] not in (b"", b"\x16"):
+        if data[at : at + 1] not in (b"", bytes([HANDSHAKE])):
             raise BadHello("this is not TLS")
         if len(data) < at + RECORD_HEAD:
             return None

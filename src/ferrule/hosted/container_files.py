@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ferrule.containers.data import DataFile, FolderClosed, NoFile, find_file, list_files, make_file, remove_file
-from ferrule.containers.images.streams import write_all
 from ferrule.protocol.json_text import JsonObject
+from ferrule.stdio import write_all
 
 LINK = re.compile(r"sandbox:/mnt/data/([^\s()\[\]<>\"'`]+)")
 """A file in the model's words."""

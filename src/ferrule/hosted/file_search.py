@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from ferrule.hosted.searching import distinct, memory_of
 from ferrule.hosted.tool import HostedCall, HostedTool, Scope, Telling, ToolRefused
 from ferrule.hosted.vector_stores import ClientStores, FileHit, RankingOptions, UnknownStore, search_of
 from ferrule.protocol.errors import RespondToModel
@@ -60,8 +61,7 @@ class _Arguments(msgspec.Struct, frozen=True):
 
     @property
     def all(self) -> list[str]:
-        """The queries, each once."""
-        return [one for one in dict.fromkeys((self.query, *self.queries)) if one and one.strip()]
+        return distinct((self.query, *self.queries))
 
 
 class FileSearch(HostedTool):
@@ -120,11 +120,11 @@ class FileSearch(HostedTool):
         telling.tell_of(item, "response.file_search_call.completed")
         results = [_shown(hit) for hit in hits] if RESULTS in call.scope.include else None
         telling.end_item(item, {"queries": queries, "results": results})
-        return _told(hits, _memory(call.scope))
+        return _told(hits, memory_of(call.scope))
 
     def sources(self, scope: Scope) -> Mapping[int, Source] | None:
         """Return what the conversation has found."""
-        return _memory(scope).sources
+        return memory_of(scope).sources
 
     def replayed(self, item: JsonObject, called: Callable[[str], str]) -> tuple[ResponseItem, ...]:
         """Return a call that the client sends back as the model saw it."""
@@ -141,13 +141,6 @@ def _search(queries: Sequence[str], tool: JsonObject) -> Search:
     """Return the search that a checked tool declares."""
     ranking = msgspec.convert(tool.get("ranking_options"), RankingOptions | None)
     return search_of(queries, tool.get("max_num_results") or USUAL_RESULTS, tool.get("filters"), ranking)
-
-
-def _memory(scope: Scope) -> Memory:
-    """Return what the conversation has seen."""
-    memory = scope.shared.get(Memory)
-    memory.recall(scope.items)
-    return memory
 
 
 def _shown(hit: FileHit) -> JsonObject:

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ferrule.egress.names import BadDomain, DomainNames
+from ferrule.hosted.searching import distinct, memory_of
 from ferrule.hosted.tool import HostedCall, HostedTool, NotReady, Scope, Telling, ToolRefused
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.items import FunctionCall, FunctionCallOutput, OutputBody, ResponseItem, make_item
@@ -57,8 +58,7 @@ class _Search(msgspec.Struct, frozen=True):
 
     @property
     def all(self) -> list[str]:
-        """The queries, each once."""
-        return [one for one in dict.fromkeys((self.query, *self.queries)) if one and one.strip()]
+        return distinct((self.query, *self.queries))
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ class WebSearch(HostedTool):
             raise RespondToModel(f"{call.function}: {error}") from error
         if isinstance(asked, _Search) and not asked.all:
             raise RespondToModel(f"{SEARCH}: a `query` is required")
-        memory = _memory(call.scope)
+        memory = memory_of(call.scope)
         action = self._action(asked, memory)
         item = telling.add_item("web_search_call", {"action": action})
         telling.tell_of(item, "response.web_search_call.in_progress")
@@ -182,7 +182,7 @@ class WebSearch(HostedTool):
 
     def sources(self, scope: Scope) -> Mapping[int, Source] | None:
         """Return the pages that the conversation has seen."""
-        return None if self._browser is None else _memory(scope).sources
+        return None if self._browser is None else memory_of(scope).sources
 
     def replayed(self, item: JsonObject, called: Callable[[str], str]) -> tuple[ResponseItem, ...]:
         """Return a call that the client sends back as the model saw it."""
@@ -211,13 +211,6 @@ async def _done(
         case _Find(url=url, pattern=pattern):
             return await browser.find(url, pattern, memory, wishes), None
     raise AssertionError(asked)
-
-
-def _memory(scope: Scope) -> Memory:
-    """Return what the conversation has seen of the web."""
-    memory = scope.shared.get(Memory)
-    memory.recall(scope.items)
-    return memory
 
 
 def _results(scope: Scope, hits: Sequence[Hit] | None) -> JsonObject:

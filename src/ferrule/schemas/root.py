@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ferrule.protocol.json_text import JsonValue
 from ferrule.schemas.type_words import type_names
-from ferrule.schemas.walk import Node, resolve
+from ferrule.schemas.walk import Node, branches, resolve
 
 _REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const")
 """Keywords that providers answer with 400 at the root."""
@@ -56,11 +56,11 @@ class _Flattener:
         flat = {key: value for key, value in node.items() if key not in _REFUSED}
         if "$ref" in node:
             flat = _merged(self._referred(node["$ref"], above), flat, self._note)
-        for branch in _schemas(node, "allOf"):
+        for branch in branches(node, "allOf"):
             flat = _merged(flat, self.flat(branch, above), self._note)
         for keyword in ("anyOf", "oneOf"):
             if keyword in node:
-                flat = _merged(flat, self._chosen(keyword, _schemas(node, keyword), above), self._note)
+                flat = _merged(flat, self._chosen(keyword, branches(node, keyword), above), self._note)
         for keyword in ("not", "enum", "const"):
             if keyword in node:
                 self._note(f"{keyword} at the root is left out; it is checked when called")
@@ -81,11 +81,6 @@ class _Flattener:
             self._note(f"{keyword} has no alternative for an object: it is left out")
             return {}
         return _united([self.flat(branch, above) for branch in taken])
-
-
-def _schemas(node: Node, keyword: str) -> list[JsonValue]:
-    found = node.get(keyword)
-    return found if isinstance(found, list) else []
 
 
 def _merged(

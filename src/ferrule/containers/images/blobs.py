@@ -10,8 +10,9 @@ from typing import IO, Protocol
 
 from ferrule.containers.images.errors import ImageError, explained, readable
 from ferrule.containers.images.limits import MAX_ENTRIES, ImportLimits
-from ferrule.containers.images.streams import FilePipe, blocks_of, unpacked, write_all
+from ferrule.containers.images.streams import FilePipe, blocks_of, unpacked
 from ferrule.containers.images.tar import RECORD, Kind, TarReader
+from ferrule.stdio import write_all
 
 MAX_LINKS = 8
 """Links in a `docker save` archive: equal layers are links to the first one."""

@@ -1,7 +1,6 @@
 """Bytes on their way from a blob to the disk: checked, unpacked, and never whole in memory."""
 
 import hashlib
-import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -146,13 +145,6 @@ def _zstd() -> tuple[Callable[[Readable], Readable], type[Exception]]:
     except ModuleNotFoundError as error:
         raise ImageError(NO_ZSTD) from error
     return lambda source: extra.ZstdDecompressor().stream_reader(source, read_across_frames=True), extra.ZstdError
-
-
-def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of it."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 class Pipe:

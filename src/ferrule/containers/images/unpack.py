@@ -21,8 +21,9 @@ from ferrule.containers.images.folders import Path as Parts
 from ferrule.containers.images.limits import MAX_DEPTH, MAX_NAME_BYTES, ImportLimits
 from ferrule.containers.images.owners import MOST, Owner
 from ferrule.containers.images.source import ImageSource, Layer
-from ferrule.containers.images.streams import Pipe, unpacked, verified, write_all
+from ferrule.containers.images.streams import Pipe, unpacked, verified
 from ferrule.containers.images.tar import Entry, Kind, TarReader
+from ferrule.stdio import write_all
 
 WHITEOUT, OPAQUE, AUFS = b".wh.", b".wh..wh..opq", b".wh..wh."
 """How a layer says that a file is gone, that a folder begins anew; names that only AUFS needs."""

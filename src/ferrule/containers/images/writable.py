@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ferrule.containers.images.errors import explained
 from ferrule.containers.images.folders import OPEN, names_in
-from ferrule.containers.images.streams import BLOCK, write_all
+from ferrule.containers.images.streams import BLOCK
 from ferrule.containers.removal import remove_tree
+from ferrule.stdio import write_all
 
 FICLONE = 0x40049409
 """Share the blocks of another file (ioctl_ficlone(2))."""

@@ -9,6 +9,7 @@ import msgspec
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.permissions import WorkspaceWrite
 from ferrule.protocol.settings import Settings
+from ferrule.sandbox.plan import is_within
 
 
 class Narrowed(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ def place_in(settings: Settings, cwd: str) -> str:
     real = os.path.realpath(cwd)
     if not os.path.isdir(real):
         raise UsageError(f"cwd: {cwd} is not a directory")
-    if not any(_within(real, area) for area in _areas(settings)):
+    if not any(is_within(real, area) for area in _areas(settings)):
         raise UsageError(f"cwd: {cwd} does not lie in {settings.cwd}, where this server works")
     return real
 
@@ -70,14 +71,10 @@ def _areas(settings: Settings) -> tuple[str, ...]:
 
 def _common(one: str, other: str) -> str | None:
     """Return what lies in both directories: one of them, or nothing."""
-    if _within(one, other):
+    if is_within(one, other):
         return one
-    return other if _within(other, one) else None
+    return other if is_within(other, one) else None
 
 
 def _others(roots: Sequence[str], configured: Sequence[str]) -> list[str]:
-    return [root for root in roots if not any(_within(root, os.path.realpath(known)) for known in configured)]
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+    return [root for root in roots if not any(is_within(root, os.path.realpath(known)) for known in configured)]

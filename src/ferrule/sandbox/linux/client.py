@@ -268,13 +268,6 @@ def when_ended(pidfd: int, then: Callable[[], None]) -> None:
     loop.add_reader(pidfd, ended)
 
 
-def control_pair() -> tuple[socket.socket, socket.socket]:
-    """Make a control socket: our end and theirs."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-    return ours, theirs
-
-
 def send(channel: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
     """Send one message to a zygote or an init. Raises OSError if it is gone."""
     data = marshal.dumps(message, 2)
