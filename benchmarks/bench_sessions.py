@@ -31,7 +31,8 @@ from ferrule.session.salvage import read_line
 SESSIONS, CALLS = 1_000, 10
 PEER_SESSIONS = 100
 """Of each peer, whose figures for one session do not depend on it; a thousand take minutes."""
-FIGURES = (("seconds", "a call", "us", 1e6, 400), ("bytes", "memory of each", "KiB", 1 / 1024, 100))
+FIGURES = (("seconds", "a call", "us", 1e6, 0.2), ("bytes", "memory of each", "KiB", 1 / 1024, 0.75))
+"""What is measured, what it is called, its unit, and the aim: a ratio to the best peer."""
 SPAWNS = 30
 TREE = Path(__file__).parent.parent
 GIGABYTE = 1_000_000_000
@@ -71,7 +72,11 @@ def thousand() -> list[Row]:
     for key, what, unit, scale, aim in FIGURES:
         others = {name: found[key] for name, found in figures.items()}
         name = f"{SESSIONS:,} sessions of {CALLS} calls, opened and run at once, {what}"
-        rows.append(bounded(name, ours[key], aim, unit, scale, peers=others))
+        rows.append(
+            row(f"{name}, floor the best peer", ours[key], min(others.values()), aim, unit, scale, others)
+            if others
+            else bounded(name, ours[key], None, unit, scale)
+        )
     return rows
 
 
