@@ -1,6 +1,7 @@
 """Interpret a server's error: one sentence for the user, and whether a retry can help."""
 
 import math
+import re
 import time
 from collections.abc import Mapping
 
@@ -124,7 +125,7 @@ def _classified(error: ServerError, server: str, status: int | None, headers: Ma
     said = " ".join(error.message.split())[:LONGEST_QUOTE] or error.code or error.type or "no reason given"
     codes = {error.code.lower(), error.type.lower(), str(status)}
     known = {CODES[code] for code in codes if code in CODES}
-    worded = status in (None, 413) and TOO_FAST_WORDS.search(error.message) is not None
+    worded = status in (None, 413) and re.search(TOO_FAST_WORDS, error.message) is not None
     limited = Meaning.TOO_FAST in known or worded
     wait = _stated_wait(error, headers, limited)
     if Meaning.USED_UP in known:
@@ -136,11 +137,11 @@ def _classified(error: ServerError, server: str, status: int | None, headers: Ma
     if not limited and (Meaning.OVERFLOW in known or _is_overflow(error, codes, status)):
         return ContextOverflow(f"{DOES_NOT_FIT}: {_sentence(said)}", status=status)
     passing = Meaning.PASSING in known or (status or 0) >= 500 or limited
-    if not passing and ("image" in error.code or CONTENT_WORDS.search(said)):
+    if not passing and ("image" in error.code or re.search(CONTENT_WORDS, said)):
         return ContentRefused(f"{server} refuses a part of the request: {_sentence(said)}", status=status)
     to_blame = Meaning.OF_THE_REQUEST in known or any(map(_is_refusal, codes))
     passing = passing or (status is None and not error.param and not to_blame)
-    if limited and NEVER_FITS.search(error.message):
+    if limited and re.search(NEVER_FITS, error.message):
         passing = False
     marks = [mark for mark in (error.code or error.type, error.param) if mark and mark not in said]
     named = f" ({', '.join(marks)})" if marks else ""
@@ -154,7 +155,7 @@ def _is_refusal(code: str) -> bool:
 
 
 def _is_overflow(error: ServerError, codes: set[str], status: int | None) -> bool:
-    if OVERFLOW_WORDS.search(error.message):
+    if re.search(OVERFLOW_WORDS, error.message):
         return True
     too_long = "string_above_max_length" in codes and error.param.endswith(_TEXTS)
     return too_long or (status == 413 and not error.message)

@@ -64,20 +64,17 @@ async def with_retries(
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_IN_WORDS = re.compile(
-    r"(?:again|retry(?:ing)?|wait|resets?)\s+(?:(?:in|after|for)\s+)?(?:about\s+|at least\s+)?"
-    r"((?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)",
-    re.IGNORECASE,
+_IN_WORDS = (
+    r"(?i)(?:again|retry(?:ing)?|wait|resets?)\s+(?:(?:in|after|for)\s+)?(?:about\s+|at least\s+)?"
+    r"((?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)"
 )
-_QUANTITY = re.compile(
-    r"([0-9]+(?:\.[0-9]+)?)\s*(ms|millisec\w*|s|m|h|d|sec\w*|min\w*|hours?|days?)(?![a-z])", re.IGNORECASE
-)
+_QUANTITY = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*(ms|millisec\w*|s|m|h|d|sec\w*|min\w*|hours?|days?)(?![a-z])"
 
 
 def stated_in_words(message: str) -> int | None:
     """Return the milliseconds that a message asks to wait ("try again in 1.5s", "retry after 2 minutes"), if any."""
-    found = _IN_WORDS.search(message)
-    quantities = _QUANTITY.findall(_apart(found.group(1))) if found else []
+    found = re.search(_IN_WORDS, message)
+    quantities = re.findall(_QUANTITY, _apart(found.group(1))) if found else []
     return _sum(quantities) if quantities else None
 
 
@@ -132,7 +129,7 @@ def _span(text: str, now: float) -> int | None:
         if number >= _EPOCH_MS:
             return max(0, round(number - now * 1000))
         return max(0, round((number - now if number >= _EPOCH_S else number) * 1000))
-    if quantities := _SPAN.fullmatch(text.strip()) and _QUANTITY.findall(_apart(text)):
+    if quantities := _SPAN.fullmatch(text.strip()) and re.findall(_QUANTITY, _apart(text)):
         return _sum(quantities)
     return _until_date(text, now)
 

@@ -6,7 +6,6 @@ import msgspec
 
 from ferrule.protocol.errors import UsageError
 from ferrule.protocol.settings import Settings
-from ferrule.session.index import locate
 from ferrule.session.lines import TurnContext
 from ferrule.session.rollout import StoredSession, is_own, read_rollout
 
@@ -31,6 +30,8 @@ def resume_settings(
     A file that lies elsewhere decides none of this: it could send a key to another server. Raises `UsageError` when the
     directory is gone: nothing is opened then.
     """
+    from ferrule.session.index import locate
+
     stored = read_rollout(locate(settings.home, session_id, begun_in))
     return settings_to_go_on(settings, stored, given), stored
 

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ferrule.protocol.items import ResponseItem
-from ferrule.web.marks import Source
 
 if TYPE_CHECKING:
     from ferrule.web.browser import Browser
+    from ferrule.web.marks import Source
     from ferrule.web.memory import Memory
 
 NOT_HERE = "{tool} cannot be used: {missing}. The user can set it in config.toml. Go on without the web."
@@ -48,7 +48,7 @@ class WebAccess:
         return self._memory
 
     @property
-    def sources(self) -> Mapping[int, Source]:
+    def sources(self) -> "Mapping[int, Source]":
         """The pages that the conversation may cite."""
         return self.memory.sources
 
