@@ -53,12 +53,13 @@ def test_building_gives_what_is_sent_and_what_runs() -> None:
     builder.push_spec(TIME)
     builder.push_spec_with_parallel_support(DIFF, True)
     builder.register_handler("time", clock)
+    builder.register_handler("diff", Clock())
     specs, registry = builder.build()
     assert [(entry.spec, entry.supports_parallel_tool_calls) for entry in specs] == [(TIME, False), (DIFF, True)]
     assert registry.handler("time") is clock
-    assert registry.handler("diff") is None
-    assert list(registry) == [(None, "time")]
-    assert (registry.supports_parallel(None, "time"), registry.supports_parallel(None, "diff")) == (False, True)
+    assert registry.handler("none") is None
+    assert list(registry) == [(None, "time"), (None, "diff")]
+    assert [found and found.parallel for found in map(registry.find, ("time", "diff", "none"))] == [False, True, None]
 
 
 def test_a_freeform_format_may_be_plain_text_of_a_syntax() -> None:

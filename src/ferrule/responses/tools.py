@@ -120,55 +120,73 @@ def plan_tools(given: Sequence[JsonObject], knows: Callable[[str], bool], own: S
     """Read the tools. `knows` tells which types the upstream takes as they are; `own` are those that run here. Raises
     `ApiError`."""
     shapes = [read_tool(tool, f"tools[{index}]") for index, tool in enumerate(given)]
-    taken = {shape.name for shape in shapes if isinstance(shape, Function | Custom | Namespace)}
-    specs: list[ToolSpec] = []
-    natives: dict[str, NativeTool] = {}
-    hosted: dict[str, Hosted] = {}
-    unopened: list[Declared] = []
-    not_run: list[str] = []
-    deferred: list[Later] = []
     searches = any(isinstance(shape, ToolSearch) and shape.execution != "client" for shape in shapes)
+    taken = {shape.name for shape in shapes if isinstance(shape, Function | Custom | Namespace)}
+    planned = _Planned(knows, own, searches, taken)
     for tool, shape in zip(given, shapes, strict=True):
-        kind = _kind(tool)
-        native = next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)
-        here = next((one for one in own if one.is_meant(tool)), None)
-        is_ours = here is not None and here.goes_first
-        if isinstance(shape, Function | Custom | Namespace):
-            now, put_off = _divided(_declared(shape)) if searches else ([_declared(shape)], [])
-            specs += now
-            deferred += put_off
-            not_run += shape.unknown if isinstance(shape, Namespace) else ()
-        elif isinstance(shape, ToolSearch):
-            specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
-        elif knows(kind) and not is_ours:
-            specs.append(RawTool(definition=tool))
-        elif native is not None:
-            name = _free_name(native.name, taken)
-            taken.add(name)
-            natives[name] = native
-            specs.append(native.function(name, tool))
-        elif here is not None and here.opens:
-            unopened.append(Declared(here, tool))
-        elif here is not None:
-            specs += _add_functions(here, tool, taken, hosted)
-            not_run += here.not_run(tool)
-        else:
-            not_run.append(kind)
+        planned.add(tool, shape)
+    specs, deferred = planned.specs, planned.deferred
     _check_twins([*specs, *(one.spec for one in deferred if one.tool.space is None)])
     _check_servers(shapes, {one.tool.space for one in deferred})
     search = Search(tuple(deferred)) if searches else None
-    if search is not None and not unopened:
+    if search is not None and not planned.unopened:
         specs = _described(specs, search)
     return ToolPlan(
         tuple(_echo(tool) for tool in given),
         tuple(specs),
-        natives,
+        planned.natives,
         _grammars(shapes),
-        hosted,
-        tuple(unopened),
-        tuple(dict.fromkeys(not_run)),
+        planned.hosted,
+        tuple(planned.unopened),
+        tuple(dict.fromkeys(planned.not_run)),
         search,
     )
+
+
+class _Planned:
+    """What the tools become that were read so far. `taken` are the names that functions of ours cannot have."""
+
+    def __init__(
+        self, knows: Callable[[str], bool], own: Sequence[HostedTool], searches: bool, taken: set[str]
+    ) -> None:
+        self._knows = knows
+        self._own = own
+        self._searches = searches
+        self._taken = taken
+        self.specs: list[ToolSpec] = []
+        self.natives: dict[str, NativeTool] = {}
+        self.hosted: dict[str, Hosted] = {}
+        self.unopened: list[Declared] = []
+        self.not_run: list[str] = []
+        self.deferred: list[Later] = []
+
+    def add(self, tool: JsonObject, shape: msgspec.Struct | None) -> None:
+        """Decide who runs a tool: the client, the upstream, we, or nobody."""
+        here = next((one for one in self._own if one.is_meant(tool)), None)
+        if isinstance(shape, Function | Custom | Namespace):
+            self._add_of_client(shape)
+        elif isinstance(shape, ToolSearch):
+            self.specs.append(ToolSearchTool(description=shape.description, parameters=shape.parameters))
+        elif self._knows(_kind(tool)) and not (here is not None and here.goes_first):
+            self.specs.append(RawTool(definition=tool))
+        elif (native := next((native for native in NATIVE_TOOLS if native.is_meant(tool)), None)) is not None:
+            name = _free_name(native.name, self._taken)
+            self._taken.add(name)
+            self.natives[name] = native
+            self.specs.append(native.function(name, tool))
+        elif here is not None and here.opens:
+            self.unopened.append(Declared(here, tool))
+        elif here is not None:
+            self.specs += _add_functions(here, tool, self._taken, self.hosted)
+            self.not_run += here.not_run(tool)
+        else:
+            self.not_run.append(_kind(tool))
+
+    def _add_of_client(self, shape: Function | Custom | Namespace) -> None:
+        now, put_off = _divided(_declared(shape)) if self._searches else ([_declared(shape)], [])
+        self.specs += now
+        self.deferred += put_off
+        self.not_run += shape.unknown if isinstance(shape, Namespace) else ()
 
 
 def _divided(spec: ToolSpec) -> tuple[list[ToolSpec], list[Later]]:

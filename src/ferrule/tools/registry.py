@@ -69,10 +69,6 @@ class ToolRegistry:
 
         return {wire_name(Callee(name, space).flat): (space, name) for space, name in self._handlers if space}
 
-    def supports_parallel(self, namespace: str | None, name: str) -> bool:
-        """Return whether calls of the tool may run beside other calls."""
-        return (namespace, name) in self._parallel
-
     def __iter__(self) -> Iterator[ToolKey]:
         """Yield every tool that can be called."""
         return iter(self._handlers)
