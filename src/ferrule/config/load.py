@@ -147,8 +147,12 @@ def read_layer(path: Path) -> Layer:
 
 def project_root(cwd: str) -> str:
     """Return the top of the git repository around `cwd`, else `cwd`; links resolved."""
-    here = Path(os.path.realpath(cwd))
-    return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+    here = folder = os.path.realpath(cwd)
+    while not os.path.exists(os.path.join(folder, ".git")):
+        if folder == (above := os.path.dirname(folder)):
+            return here
+        folder = above
+    return folder
 
 
 def _wishes(own: ConfigTable) -> dict[str, Wish]:

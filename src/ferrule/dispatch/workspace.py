@@ -83,7 +83,7 @@ class Workspace:
             if shown is not None:
                 mounted = ConfinementPlan(tuple(map(Root, shown)), read_only=(os.path.realpath(home),))
                 self.plain_files = ApprovedFiles(mounted, shown=shown)
-        self.places = command_places(policy, cwd, home, env)
+        self.places = command_places(policy, cwd, home, env) if self.plan is None else self.plan.places
         self._home = Path(home)
         self._unconfined_accepted = unconfined_accepted
         listed = self.plan is not None and self.plan.reach is not None

@@ -128,4 +128,4 @@ def _kept(roots: tuple[Root, ...], home: str, own_home: str) -> Iterable[str]:
 
 
 def _real(path: str) -> str:
-    return str(Path(path).expanduser().resolve())
+    return os.path.realpath(os.path.expanduser(path))  # `Path` takes as long again
