@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from ferrule.mcp import callback
+from ferrule.mcp import login_page
 from ferrule.mcp.client import MCPClient
 from ferrule.mcp.errors import McpFailure
 from ferrule.mcp.login import LoginFailed, log_in
@@ -221,8 +221,8 @@ async def test_a_server_without_login_or_out_of_reach_says_so(tmp_path: Path) ->
 
 
 async def test_a_connection_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback, "REQUEST_SECONDS", 0.05)
-    page = callback.CallbackPage()
+    monkeypatch.setattr(login_page, "REQUEST_SECONDS", 0.05)
+    page = login_page.CallbackPage()
     server = await asyncio.start_server(page.answer, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
@@ -233,7 +233,7 @@ async def test_a_connection_that_says_nothing_is_not_waited_for(monkeypatch: pyt
 
 
 async def test_s24_only_the_path_and_the_state_of_the_login_count() -> None:
-    page = callback.CallbackPage()
+    page = login_page.CallbackPage()
     server = await asyncio.start_server(page.answer, "127.0.0.1", 0)
 
     async def ask(target: str, method: str = "GET") -> str:

@@ -218,9 +218,9 @@ class MCPClient:
         if self._connection is not None:
             await self._drop(self._connection)
         await self._wait_for_turn()
-        from_import = await run_blocking(_load_connection)
+        connection_type = await run_blocking(_load_connection)
         roots = offered_roots(self.settings, self._cwd)
-        connection = from_import(
+        connection = connection_type(
             self.name, await self._transport(), self._ask, self._on_tools_changed, roots, propagate=self._propagate
         )
         try:

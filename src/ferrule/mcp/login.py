@@ -13,7 +13,7 @@ from mcp.client.auth.utils import build_protected_resource_metadata_discovery_ur
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, PrivateAttr
 
-from ferrule.mcp.callback import CALLBACK, CallbackPage
+from ferrule.mcp.login_page import CALLBACK, CallbackPage
 from ferrule.mcp.logins import Login, LoginStore
 from ferrule.protocol.errors import FerruleError
 from ferrule.protocol.mcp_settings import McpOAuthSettings
