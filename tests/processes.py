@@ -24,6 +24,14 @@ def children() -> list[int]:
     return found
 
 
+def children_of(pid: int) -> list[int]:
+    """The children of a process, as its first thread has them; none if it is gone."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 def alive(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

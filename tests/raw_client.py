@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+from ferrule.stdio import write_all
 from ferrule.tools.tasks import run_blocking
 
 
@@ -21,7 +22,7 @@ class RawClient:
 
     async def send(self, line: bytes) -> None:
         """Write bytes as they are; a thread, since a pipe may be full."""
-        await run_blocking(_write_all, self._into, line)
+        await run_blocking(write_if_open, self._into, line)
 
     async def say(self, **message: Any) -> None:
         await self.send(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
@@ -61,8 +62,7 @@ class RawClient:
             self._out_of = -1
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_if_open(descriptor: int, data: bytes) -> None:
+    """Write all of it, if somebody reads it."""
     with contextlib.suppress(BrokenPipeError):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        write_all(descriptor, data)

@@ -1,7 +1,6 @@
 """Servers in this process, at the other end of two pipes."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from ferrule.doors.app_server.pipes import serve_lines
 from ferrule.stdio import Outbox
 from ferrule.tools.tasks import run_blocking
 from tests.app_server.client import Client
+from tests.raw_client import write_if_open
 
 LIMIT = 1 << 26
 """Bytes of a message of the server."""
@@ -49,20 +49,13 @@ class Pipes(Client):
         self._into = into
 
     async def _write(self, data: bytes) -> None:
-        await run_blocking(_write_all, self._into, data)
+        await run_blocking(write_if_open, self._into, data)
 
     def hang_up(self) -> None:
         """End the server's input."""
         if self._into >= 0:
             os.close(self._into)
             self._into = -1
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.testing.request import Request
 from ferrule.testing.steps import Simple
 from tests.cli.command import Place
+from tests.processes import children_of
 
 TASKS_A_KILL = 12
 """So many tasks for each kill: the batch lasts until all kills were made."""
@@ -33,15 +34,9 @@ def _answer(request: Request) -> Simple:
     return step("done", delay=0.05)
 
 
-def _children(pid: int) -> list[int]:
-    with suppress(OSError):
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
-
-
 def _kill(driver: "subprocess.Popen[bytes]", chance: random.Random) -> str:
     """Kill the driver, a worker, or all of them; say whom."""
-    workers = _children(driver.pid)
+    workers = children_of(driver.pid)
     victims = chance.choice([[driver.pid], workers[:1], workers[-1:], [driver.pid, *workers]])
     for victim in victims:
         with suppress(ProcessLookupError):

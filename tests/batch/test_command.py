@@ -21,6 +21,7 @@ from ferrule.testing.steps import Simple
 from ferrule.workspaces import Workspaces
 from tests.cli.command import Place, wait_until
 from tests.cli.places import cold_place, forker, place
+from tests.processes import children_of
 
 __all__ = ["cold_place", "forker", "place"]
 
@@ -171,10 +172,6 @@ def test_a_batch_that_was_ended_goes_on(place: Place, sent: signal.Signals) -> N
     assert tries == {**dict.fromkeys(range(4), 1), 4: 2, 5: 1}
     assert {result["status"] for result in read_results(out).values()} == {"done"}
     assert sorted(path.name for path in place.cwd.iterdir()) == ["out.jsonl", "out.jsonl.rollouts", "tasks.jsonl"]
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_worker_that_dies_is_replaced(place: Place) -> None:

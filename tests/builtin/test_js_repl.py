@@ -22,7 +22,7 @@ from ferrule.tools.effects import CommandEffect
 from tests.builtin.conftest import Benches
 from tests.builtin.js import JS, needs_node
 from tests.builtin.workbench import Bench, unaffected
-from tests.processes import alive, gained, held, until
+from tests.processes import alive, children_of, gained, held, until
 
 pytestmark = needs_node
 
@@ -273,8 +273,8 @@ async def test_b056_an_interrupted_busy_loop_ends_and_the_next_cell_gets_a_fresh
     running = asyncio.create_task(
         run(js, "require('child_process').spawn('sleep', ['600']); console.log(1); while (true);")
     )
-    await until(lambda: bool(_children_of(pid)))
-    (sleeper,) = _children_of(pid)
+    await until(lambda: bool(children_of(pid)))
+    (sleeper,) = children_of(pid)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -284,16 +284,12 @@ async def test_b056_an_interrupted_busy_loop_ends_and_the_next_cell_gets_a_fresh
     )
 
 
-def _children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 async def test_b041_exited_children_leave_no_zombies(js: Bench, own_children: Callable[[], list[int]]) -> None:
     pid = int(await run(js, "const {execFileSync, spawn} = require('child_process'); process.pid"))
     assert await run(js, "for (let i = 0; i < 150; i++) execFileSync('true'); 'ok'") == "ok"
     exits = "await Promise.all(Array.from({length: 150}, () => new Promise(r => spawn('true').on('exit', r)))); 'ok'"
     assert await run(js, exits) == "ok"
-    assert _children_of(pid) == []
+    assert children_of(pid) == []
     assert own_children() == [pid]
     await js.call("js_repl_reset")
     assert own_children() == []

@@ -14,7 +14,7 @@ from ferrule.process.kernel import Kernel, KernelLost
 from ferrule.process.launcher import LaunchError
 from ferrule.process.python_kernel import start_python
 from tests.containers.leftovers import leftovers, ours
-from tests.processes import alive
+from tests.processes import alive, children_of
 
 ROUNDS, PATIENCE = 3, 30.0
 KERNEL = "import time; time.sleep(1000)"
@@ -36,8 +36,8 @@ class Victims:
     def __init__(self, container: Container) -> None:
         self.holder = container.holder_pid
         self.mother = _parent(self.holder)
-        self.inits = _children(self.holder)
-        self.commands = [pid for init in self.inits for pid in _children(init)]
+        self.inits = children_of(self.holder)
+        self.commands = [pid for init in self.inits for pid in children_of(init)]
         pythons = [pid for pid in self.commands if b"\0-I\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         self.kinds = {
             "mother": self.mother,
@@ -63,7 +63,7 @@ async def busy(host: LocalHost) -> tuple[Container, list[asyncio.Task[object]]]:
 
 
 def commands_of(container: Container) -> list[int]:
-    return [pid for init in _children(container.holder_pid) for pid in _children(init)]
+    return [pid for init in children_of(container.holder_pid) for pid in children_of(init)]
 
 
 async def _cell(kernel: Kernel) -> object:
@@ -127,13 +127,6 @@ async def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline, "it takes too long"
         await asyncio.sleep(0.01)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def _parent(pid: int) -> int:

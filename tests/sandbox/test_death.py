@@ -15,7 +15,7 @@ import pytest
 from ferrule.process.launcher import Child, ExitStatus, LaunchError, Limits, Pipes
 from ferrule.sandbox.plan import RESERVED_NAMES, ConfinementPlan, Root
 from ferrule.sandbox.sandbox import Sandbox
-from tests.processes import alive, until
+from tests.processes import alive, children_of, until
 from tests.sandbox.conftest import OpenSandbox
 from tests.sandbox.running import run
 
@@ -69,10 +69,6 @@ def mothers_of(parent: int) -> list[int]:
 
 def zygotes_of(parent: int) -> list[int]:
     return [zygote for mother in mothers_of(parent) for zygote in children_of(mother)]
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 inits_of = children_of

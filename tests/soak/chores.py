@@ -13,6 +13,7 @@ from typing import Any
 
 from ferrule.history.pairs import settled
 from ferrule.session.rollout import read_rollout
+from tests.processes import children_of
 from tests.soak.disks import fill, let_go, small_disk
 from tests.soak.estate import REPOSITORIES
 from tests.soak.history import wrong_order
@@ -173,7 +174,7 @@ class Batch:
         """Kill the driver, a worker, or all of them."""
         if driver.poll() is not None:
             return
-        workers = _children(driver.pid)
+        workers = children_of(driver.pid)
         victims = self._rng.choice([[driver.pid], workers[:1], workers[-1:], [driver.pid, *workers]])
         self.faults["kill_batch"] += 1
         for victim in victims:
@@ -223,10 +224,3 @@ class Batch:
             self.problems.append(f"task {number} ({chore}): {wrong} {result['error']}; {self._said()}")
         stored = read_rollout(Path(result["rollout"]))
         self.problems += [f"task {number}: {fault}" for fault in wrong_order(settled(stored.responses))]
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
