@@ -33,7 +33,7 @@ from ferrule.protocol.permissions import InContainer, ReadOnly, SandboxMode, San
 from ferrule.protocol.settings import Settings
 from ferrule.sandbox.plan import is_within
 from ferrule.sandbox.policy import SLASH_TMP, command_places
-from ferrule.session.bounds import TurnTimeout
+from ferrule.session.bounds import COMMAND_GRACE, TurnTimeout
 from ferrule.session.budget import BudgetSpent
 from ferrule.session.opener import SharedResources
 from ferrule.session.opening import open_session
@@ -42,8 +42,6 @@ from ferrule.session.turn import TurnLimit
 from ferrule.sync import AsyncClosing
 from ferrule.workspaces import Empty, Folder, Repository, Source, Workspace, Workspaces
 
-COMMAND_GRACE = 10.0
-"""Seconds for a test or build that the model did not wait for; a server would run for ever."""
 CHECK_SECONDS = 1800.0
 """How long a check may run for a task without `max_seconds`: the tests of a large project end within it."""
 CHECK_BYTES = 4096
@@ -212,7 +210,7 @@ class Attempts(AsyncClosing):
 
     async def _window(self, model: str) -> int | None:
         """Return the window that a server of the user's own states, asked once for all tasks."""
-        async with self._asking:  # all of a worker come at once when a worker starts
+        async with self._asking:  # all tasks of a worker that starts come at once
             if model not in self._windows:
                 profile, server = self._model.accepts.name, self._model.server
                 own = is_own(self._profiles, profile, server.endpoint.base_url)

@@ -10,6 +10,8 @@ REPEATED = 8_000
 """Characters that have to be repeated word for word before an answer is stopped. Tables, logs and code repeat less."""
 LONGEST_PERIOD = 12_000
 """Characters of the longest passage whose repetition is noticed: several screens."""
+COMMAND_GRACE = 10.0
+"""Seconds after a run for a test or build that the model did not wait for; a server would run for ever."""
 CHECK_EVERY = 1_000
 """Characters between two looks: a look costs microseconds, and a model says some 4,000 characters a second at most."""
 

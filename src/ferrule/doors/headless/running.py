@@ -6,14 +6,11 @@ from contextlib import AsyncExitStack
 
 from ferrule.dispatch.front_end import FrontEnd
 from ferrule.protocol.settings import Settings
-from ferrule.session.bounds import RunTimeout, within
+from ferrule.session.bounds import COMMAND_GRACE, RunTimeout, within
 from ferrule.session.opening import open_session
 from ferrule.session.result import TurnResult
 from ferrule.session.rollout import StoredSession
 from ferrule.session.session import Prompt
-
-COMMAND_GRACE = 10.0
-"""Seconds for a test or build that the model did not wait for; a server would run for ever."""
 
 
 async def run_turn(
