@@ -80,17 +80,23 @@ async def test_settings_and_formats_go_upstream(here: Served, wire: Wire) -> Non
     }
     form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
     ledger = await here.ask(
-        text={"format": form}, top_p=0.5, temperature=0.1, max_output_tokens=77, service_tier="fast",
-        tool_choice="none", reasoning={"effort": "high"}, tools=[WEATHER], parallel_tool_calls=False,
+        text={"format": form, "verbosity": "low"}, top_p=0.5, temperature=0.1, max_output_tokens=77,
+        service_tier="fast", tool_choice="none", reasoning={"effort": "high", "summary": "detailed"}, tools=[WEATHER],
+        parallel_tool_calls=False, presence_penalty=0.5, frequency_penalty=0.25,
     )  # fmt: skip
     body = here.model.last_request.body
     assert (body["top_p"], body["temperature"], body["parallel_tool_calls"]) == (0.5, 0.1, False)
     assert body["max_output_tokens" if wire == "responses" else "max_tokens"] == 77
-    assert body.get("reasoning", body.get("reasoning_effort")) in ("high", {"effort": "high"})
+    assert (body["presence_penalty"], body["frequency_penalty"], body["service_tier"]) == (0.5, 0.25, "fast")
+    if wire == "responses":
+        assert body["reasoning"] == {"effort": "high", "summary": "detailed"}
+        assert body["text"]["verbosity"] == "low"  # type: ignore[index]
+    else:
+        assert (body["reasoning_effort"], body["verbosity"]) == ("high", "low")
     assert "answer" in json.dumps(body["text" if wire == "responses" else "response_format"])
     assert ledger.object["text"]["format"] == {"description": None, **form}
     assert ledger.object["service_tier"] == "priority"
-    assert ledger.object["reasoning"] == {"effort": "high", "summary": None}
+    assert ledger.object["reasoning"] == {"effort": "high", "summary": "detailed"}
 
 
 @pytest.mark.parametrize(

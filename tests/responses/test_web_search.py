@@ -221,6 +221,20 @@ async def test_without_web_access_only_what_was_seen_is_found(here: Served, web:
     await here.ask(tools=[TOOL])
     final = (await here.ask(tools=[offline])).object
     assert said(final)[1][0]["url"] == f"{SITE}/tower" and len(web.asked) == 1
+    here.model.add([search()], "Nothing.")
+    final = (await here.ask(tools=[offline], owner="them", include=["web_search_call.results"])).object
+    assert calls(final)[0]["results"] == [], "what another client has seen is its own"
+
+
+async def test_where_the_user_is_reaches_the_search_engine(tmp_path: Path, model: ScriptedModel, web: Site) -> None:  # noqa: F811
+    web.answer = lambda query: Answer(b'{"web": {"results": []}}', "application/json")
+    settings = WebSearchSettings(backend="brave", base_url=web.base_url, env_key="KEY")
+    browser = open_browser(settings, Guard(None, hosts=web.hosts), no_servers, env={"KEY": "x"})  # type: ignore[arg-type]
+    async with served(tmp_path, model, "chat", hosted=(WebSearch(browser),)) as here:
+        here.model.add([search()], "Nothing.")
+        await here.ask(tools=[TOOL | {"user_location": {"type": "approximate", "country": "DE"}}])
+    await browser.aclose()
+    assert web.asked[-1]["country"] == "DE"
 
 
 async def test_calls_count_and_a_wrong_one_is_told_to_the_model_alone(here: Served) -> None:
