@@ -17,7 +17,7 @@ from ferrule.sandbox.protection import Protection
 from ferrule.sandbox.sandbox import Sandbox
 from tests.processes import until
 from tests.sandbox.running import run
-from tests.sandbox.test_death import zygotes_of
+from tests.sandbox.test_death import mothers_of, zygotes_of
 
 
 @pytest.fixture
@@ -43,6 +43,21 @@ async def test_one_policy_is_one_zygote(pool: Pool, outside: Path) -> None:
     for one in launchers:
         await one.close()
     assert zygotes_of(os.getpid()) == []
+
+
+async def test_a_new_zygote_gets_what_this_process_has_by_then(pool: Pool, outside: Path) -> None:
+    """They are forked from a mother that began earlier. One that she has not forked yet comes all the same."""
+    first = ZygoteLauncher(pool, key(outside, 1))
+    before = os.umask(0o027)
+    try:
+        second = ZygoteLauncher(pool, key(outside, 2))
+    finally:
+        os.umask(before)
+    outcomes = [await run(one, "umask", "/") for one in (first, second)]
+    assert [outcome.output for outcome in outcomes] == [f"{before:04o}\n", "0027\n"]
+    await first.close()
+    await second.close()
+    assert mothers_of(os.getpid()) == []
 
 
 async def test_a_session_that_could_not_begin_does_not_count(pool: Pool, outside: Path) -> None:

@@ -55,6 +55,7 @@ class Mothers:
         self._kind: Kind = kind
         self._interpreter = interpreter
         self._mother: _Mother | None = None
+        self._replaced: list[_Mother] = []
         self._given: tuple[bytes, ...] = ()
 
     def bear(self, make: Callable[[socket.socket], Source], settings: Message, fds: Sequence[int] = ()) -> Source:
@@ -72,16 +73,20 @@ class Mothers:
 
     async def aclose(self) -> None:
         """End the mother. Her servers end when their clients close them."""
-        mother, self._mother = self._mother, None
-        if mother is not None:
+        mothers, self._mother, self._replaced = [*self._replaced, self._mother], None, []
+        ended = [mother for mother in mothers if mother is not None]
+        for mother in ended:
             mother.close()
+        for mother in ended:
             await mother.gone()
 
     def _current(self) -> "_Mother":
         given = _given_to_children()
-        if self._mother is not None and given != self._given:
-            self._mother.close()
-        if self._mother is None or not self._mother.alive:
+        if self._mother is not None and (given != self._given or not self._mother.alive):
+            self._mother.retire()
+            self._replaced = [mother for mother in (*self._replaced, self._mother) if mother.alive]
+            self._mother = None
+        if self._mother is None:
             self._given = given
             self._mother = _Mother(self._kind, self._interpreter)
         return self._mother
@@ -116,6 +121,11 @@ class _Mother:
             return False
         self._unborn.append(source)
         return True
+
+    def retire(self) -> None:
+        """Let it end when it has begun what it was asked for."""
+        if self.alive:
+            self._control.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """End the mother; `gone` waits for that."""
@@ -193,6 +203,7 @@ def _given_to_children() -> tuple[bytes, ...]:
     found = INHERITED.findall(_read(f"{own}status"))
     found += (_read(own + name) for name in FILES)
     found += (_link(f"{own}ns/{name}") for name in NAMESPACES)
+    found += (b"%d" % os.getpriority(os.PRIO_PROCESS, 0), b"%d" % os.sched_getscheduler(0))
     return tuple(found)
 
 
