@@ -1,6 +1,6 @@
 """Small texts that every door shows alike."""
 
-from ferrule.protocol.content import text_of
+from ferrule.protocol.content import ContentPart, cited_pages, text_of
 from ferrule.protocol.items import Reasoning
 
 
@@ -8,6 +8,13 @@ def reasoning_text(item: Reasoning) -> str:
     """Return the summary, else the raw text; empty if only the encrypted form came."""
     parts = item.summary or item.content or ()
     return "\n\n".join(filter(None, (text_of((part,)) for part in parts)))
+
+
+def source_lines(content: str | tuple[ContentPart, ...]) -> list[str]:
+    """Return a heading and a line for each page that a message cites, each once; nothing if it cites none."""
+    pages = {str(page.get("url")): str(page.get("title") or "") for page in cited_pages(content)}
+    lines = [f"  {title}  {url}" if title else f"  {url}" for url, title in pages.items()]
+    return ["sources:", *lines] if lines else []
 
 
 def duration(seconds: float) -> str:

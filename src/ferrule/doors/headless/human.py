@@ -11,7 +11,7 @@ from ferrule.doors.headless.terminal import BOLD, CYAN, DIM, GREEN, RED, Termina
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
 from ferrule.process.screen_text import visible_text
-from ferrule.protocol.content import ContentPart, cited_pages, text_of
+from ferrule.protocol.content import text_of
 from ferrule.protocol.events import (
     ContextCompacted,
     Event,
@@ -53,7 +53,7 @@ from ferrule.rendering.calls import (
 )
 from ferrule.rendering.safe import safe
 from ferrule.rendering.undone import undone_lines
-from ferrule.rendering.words import excerpt, reasoning_text
+from ferrule.rendering.words import excerpt, reasoning_text, source_lines
 from ferrule.tools.events import ChildEvent, ObservationEvent, ToolEvent
 
 if TYPE_CHECKING:
@@ -219,18 +219,12 @@ class Human:
         match item.view:
             case Message(content=content):
                 self._rest("text", shown(text_of(content)))
-                self._show_sources(content)
+                if sources := source_lines(content):
+                    self._block(self._out.style("\n".join(map(safe, sources)), DIM))
             case Reasoning() as reasoning:
                 self._rest("reasoning", reasoning_text(reasoning))
             case view if (line := hosted_line(view)) is not None:
                 self._block(self._out.style(safe(line), CYAN))
-
-    def _show_sources(self, content: str | tuple[ContentPart, ...]) -> None:
-        """List the pages that a message cites, each once."""
-        pages = {str(page.get("url")): str(page.get("title") or "") for page in cited_pages(content)}
-        lines = [safe(f"  {title}  {url}" if title else f"  {url}") for url, title in pages.items()]
-        if lines:
-            self._block(self._out.style("\n".join(["sources:", *lines]), DIM))
 
     def _rest(self, kind: str, text: str) -> None:
         streamed = self._streamed if self._kind == kind else ""

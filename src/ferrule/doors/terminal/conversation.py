@@ -25,7 +25,7 @@ from ferrule.doors.terminal.prose import Prose
 from ferrule.doors.terminal.strips import CYAN, DIM, RED
 from ferrule.execpolicy import command_text
 from ferrule.history.pairs import called_id
-from ferrule.protocol.content import ContentPart, InputImage, cited_pages, text_of
+from ferrule.protocol.content import ContentPart, InputImage, text_of
 from ferrule.protocol.events import (
     ContextCompacted,
     ErrorEvent,
@@ -69,7 +69,7 @@ from ferrule.rendering.calls import (
     read_call,
 )
 from ferrule.rendering.undone import undone_lines
-from ferrule.rendering.words import reasoning_text
+from ferrule.rendering.words import reasoning_text, source_lines
 from ferrule.tools.events import ActionEvent, ChildEvent, ObservationEvent, ToolEvent
 
 KEPT_OUTPUT_BYTES = 24 * 1024 * 1024
@@ -247,9 +247,8 @@ class Conversation:
         match item.view:
             case Message(role="assistant", content=content):
                 self._say_whole(shown(text_of(content)))
-                pages = {str(page.get("url")): str(page.get("title") or "") for page in cited_pages(content)}
-                if pages:
-                    self._put(Note("\n".join(["sources:", *(f"  {title}  {url}" for url, title in pages.items())])))
+                if sources := source_lines(content):
+                    self._put(Note("\n".join(sources)))
             case Reasoning() as reasoning:
                 if (text := reasoning_text(reasoning)).strip() and not isinstance(self._text, Thought):
                     self._think(text)
