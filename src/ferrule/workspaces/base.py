@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ferrule.containers.images.writable import copy_tree
-from ferrule.workspaces.running import GitFailed, git, upload_pack
+from ferrule.workspaces.run_git import GitFailed, git, upload_pack
 from ferrule.workspaces.source import Empty, Folder, Repository, Source, WorkspaceError
 from ferrule.workspaces.threads import Stop, on_thread
 from ferrule.workspaces.tree import Tree, walk

@@ -13,7 +13,7 @@ import msgspec
 
 from ferrule.workspaces.contents import Contents
 from ferrule.workspaces.objects import Objects
-from ferrule.workspaces.running import GitFailed
+from ferrule.workspaces.run_git import GitFailed
 from ferrule.workspaces.threads import Stop, on_thread
 from ferrule.workspaces.tree import Tree
 

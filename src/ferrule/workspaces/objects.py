@@ -8,7 +8,7 @@ import msgspec
 
 from ferrule.workspaces.base import Base
 from ferrule.workspaces.contents import quoted
-from ferrule.workspaces.running import git
+from ferrule.workspaces.run_git import git
 
 _CONFIG = "[core]\nrepositoryformatversion = 0\nbare = true\n"
 _LATER_CONFIG = "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {}\n"
