@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import ReadOnly, SandboxPolicy, WorkspaceWrite
+from ferrule.protocol.permissions import ReadOnly, WorkspaceWrite
+from ferrule.protocol.settings import Settings
 
 INSIDE_VARIABLE = "FERRULE_SANDBOX"
 """Set for every confined command. It only explains: the kernel itself lets no sandbox be built inside one."""
@@ -32,9 +33,10 @@ def confined_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, **merged, INSIDE_VARIABLE: "1"}
 
 
-def refuse_nesting(policy: SandboxPolicy, env: Mapping[str, str] = os.environ) -> None:
-    """Raise `UsageError` if the policy wants a sandbox and we are a confined command ourselves."""
-    if isinstance(policy, ReadOnly | WorkspaceWrite) and is_inside(env):
+def refuse_nesting(settings: Settings, env: Mapping[str, str] = os.environ) -> None:
+    """Raise `UsageError` if the settings want a sandbox and we are a confined command ourselves."""
+    wants = isinstance(settings.sandbox_policy, ReadOnly | WorkspaceWrite) and not settings.accept_no_sandbox
+    if wants and is_inside(env):
         raise UsageError(NESTED)
 
 

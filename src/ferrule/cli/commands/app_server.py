@@ -41,8 +41,7 @@ def main(arguments: list[str]) -> int:
     if options.schema is not None:
         return _write_schema(options.schema)
     settings = configuration(options).settings
-    if not settings.accept_no_sandbox:
-        refuse_nesting(settings.sandbox_policy)
+    refuse_nesting(settings)
     token, bind = _token(options), Bind.read(options.bind or DEFAULT_BIND)
     configure = partial(_configure, options)
     allow_open_files()

@@ -92,8 +92,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     settings = configuration(options, NOBODY_TO_ASK, cwd=os.sep).settings
     if options.output_schema is not None:
         settings = msgspec.structs.replace(settings, output_schema=schema_in(options.output_schema))
-    if not settings.accept_no_sandbox:
-        refuse_nesting(settings.sandbox_policy)
+    refuse_nesting(settings)
     return settings
 
 

@@ -65,8 +65,7 @@ def main(arguments: list[str]) -> int:
     view: Human | JsonLines | None = lines
     try:
         job = _job(options)
-        if not job.settings.accept_no_sandbox:
-            refuse_nesting(job.settings.sandbox_policy)
+        refuse_nesting(job.settings)
         out = Terminal.on(sys.stderr)
         view = lines or Human(out, job.settings)
         with out.for_stderr(), exporting(job.settings.otel):

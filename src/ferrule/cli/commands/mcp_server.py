@@ -38,8 +38,7 @@ def main(arguments: list[str]) -> int:
     if options.agent and options.tools is not None:
         raise UsageError("--tools names tools for the client; with --agent the agent has those of its profile")
     settings = configuration(options).settings
-    if not settings.accept_no_sandbox:
-        refuse_nesting(settings.sandbox_policy)
+    refuse_nesting(settings)
     token, bind = _token(options), Bind.read(options.bind or DEFAULT_BIND)
     if token is None and sys.stdin.isatty():
         print(BY_HAND, file=sys.stderr)

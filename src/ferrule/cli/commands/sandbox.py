@@ -86,7 +86,7 @@ async def _run(settings: Settings, command: list[str]) -> int:
     sandbox: Sandbox | None = None
     variables: dict[str, str] = {}
     if not isinstance(settings.sandbox_policy, DangerFullAccess):
-        refuse_nesting(settings.sandbox_policy)
+        refuse_nesting(settings)
         from pathlib import Path
 
         policy, variables = with_caches(settings)

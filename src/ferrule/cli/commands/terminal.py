@@ -86,8 +86,7 @@ def _opening(options: argparse.Namespace) -> "Opening":
         loaded = load(sources)
         asked = sources if loaded.unconfirmed else None
         opening = Opening(settings=loaded.settings, sources=asked, warnings=loaded.warnings, settings_in=settings_in)
-    if not opening.settings.accept_no_sandbox:
-        refuse_nesting(opening.settings.sandbox_policy)
+    refuse_nesting(opening.settings)
     return opening
 
 

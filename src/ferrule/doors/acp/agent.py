@@ -305,8 +305,7 @@ class Agent:
 
         def load(mode: str | None) -> Configuration:
             loaded = programs.load(sources(mode))
-            if not loaded.settings.accept_no_sandbox:
-                refuse_nesting(loaded.settings.sandbox_policy)
+            refuse_nesting(loaded.settings)
             return loaded
 
         return Place(sources, load, lambda settings: with_servers(settings, servers or ()))

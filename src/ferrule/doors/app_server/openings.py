@@ -49,8 +49,7 @@ def configuration_for(params: Opened, configure: Configure, cwd: str | None = No
         settings = _with_model(settings, service_tier=params.service_tier)
     if getattr(params, "ephemeral", None):
         settings = msgspec.structs.replace(settings, ephemeral=True)
-    if not settings.accept_no_sandbox:
-        refuse_nesting(settings.sandbox_policy)
+    refuse_nesting(settings)
     return msgspec.structs.replace(loaded, settings=settings)
 
 

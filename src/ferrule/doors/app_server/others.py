@@ -176,8 +176,7 @@ async def execute(client: Connection, params: CommandExecParams, answer: Answer)
     settings = client.configure(directory(params.cwd), {}).settings
     if params.sandbox_policy is not None:
         settings = msgspec.structs.replace(settings, sandbox_policy=forms.policy_of(params.sandbox_policy))
-    if not settings.accept_no_sandbox:
-        refuse_nesting(settings.sandbox_policy)
+    refuse_nesting(settings)
     limit = None if params.disable_timeout else params.timeout_ms or COMMAND_TIMEOUT_MS
     cap = min(params.output_bytes_cap or MOST_OUTPUT, MOST_OUTPUT)
     free = isinstance(settings.sandbox_policy, DangerFullAccess | ExternalSandbox)
