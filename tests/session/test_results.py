@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from ferrule import Agent, FerruleError, UsageError, tool
 from ferrule.protocol.events import ExecCommandBegin, ItemCompleted, TurnCompleted, TurnStarted
+from ferrule.protocol.settings import Settings
 from ferrule.session.bounds import REPEATED, RepeatWatch
 from ferrule.testing import ScriptedModel, Usage, custom_tool_call, function_call, step
 from tests.processes import until
@@ -230,6 +231,39 @@ async def test_images_go_with_the_prompt(tmp_path: Path) -> None:
         content = body(model)["input"][-1]["content"]
     urls = [part["image_url"][:22] for part in content if part["type"] == "input_image"]
     assert urls == ["data:image/png;base64,", "data:image/png;base64,", "https://host/b.png"]
+
+
+async def test_a_session_is_stored_only_where_that_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path / "home"))
+    with ScriptedModel(["One.", "Two."]) as model:
+        for store in (False, True):
+            await agent(model, tmp_path, store=store).run("go")
+            assert bool(list(tmp_path.rglob("rollout-*.jsonl"))) is store
+
+
+async def test_what_an_agent_was_given_counts_before_what_was_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def places(settings: Settings) -> tuple[object, ...]:
+        provider = settings.provider
+        return settings.cwd, settings.sandbox_policy, settings.approval_policy, provider and provider.base_url
+
+    monkeypatch.setenv("FERRULE_HOME", str(tmp_path / "home"))
+    (tmp_path / "there").mkdir()
+    more: dict[str, Any] = {"tools": ["think"], "sandbox": "read-only", "approval_policy": "untrusted", "store": True}
+    with ScriptedModel(["One."]) as model:
+        first = Agent("gpt-5.5", cwd=tmp_path, base_url=model.base_url, wire="responses", **more)
+        stored = (await first.run("go")).session_id
+    async with await Agent.resume(stored) as session:
+        assert places(session.settings) == places(first.settings)
+        assert [spec["name"] for spec in session.toolset.specs()] == ["think"]
+    given = Agent(
+        cwd=tmp_path / "there", base_url="http://127.0.0.1:9/v1", wire="responses", tools=["update_plan"],
+        sandbox="danger-full-access", approval_policy="never",
+    )  # fmt: skip
+    async with await given.resume(stored) as session:
+        assert places(session.settings) == places(given.settings)
+        assert [spec["name"] for spec in session.toolset.specs()] == ["update_plan"]
 
 
 async def test_a_stored_session_goes_on_under_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
