@@ -151,15 +151,15 @@ async def test_nothing_is_told_of_places_outside_or_behind_links(project: Projec
 async def test_other_names_count_in_deeper_folders_too(project: Project) -> None:
     project.write("c/AGENTS.override.md", "INSTEAD")
     project.write("d/CLAUDE.md", "CLAUDE")
-    steps = [project.read("c/y.py", "call_1"), project.call("list_dir", "call_2", dir_path=str(project.top / "d"))]
-    async with await project.open(steps, [says("done")], project_doc_fallback_filenames=("CLAUDE.md",)) as session:
+    steps = [[project.read("c/y.py", "call_1")], [project.call("list_dir", "call_2", dir_path=str(project.top / "d"))]]
+    async with await project.open(*steps, [says("done")], project_doc_fallback_filenames=("CLAUDE.md",)) as session:
         await session.run("go")
     assert project.told() == [".: FOR ALL", "c: INSTEAD", "d: CLAUDE"]
 
 
 async def test_all_files_share_the_limit_and_reaching_it_is_told(project: Project) -> None:
-    steps = [project.read("a/b/x.py", "call_1"), project.read("c/y.py", "call_2")]
-    async with await project.open(steps, [says("done")], project_doc_max_bytes=15) as session:
+    steps = [[project.read("a/b/x.py", "call_1")], [project.read("c/y.py", "call_2")]]
+    async with await project.open(*steps, [says("done")], project_doc_max_bytes=15) as session:
         await session.run("go")
     assert project.told() == [".: FOR ALL", "a: FOR A", "a/b: FOR"]
     assert [warning.split(" is ")[1].split(":")[0] for warning in project.warnings] == [
@@ -174,14 +174,14 @@ async def test_all_files_share_the_limit_and_reaching_it_is_told(project: Projec
 async def test_a_resumed_session_does_not_tell_again(project: Project) -> None:
     async with await project.open([project.read("c/y.py")], [says("done")]) as session:
         await session.run("go")
-    steps = [project.read("c/y.py", "call_2"), project.read("a/b/x.py", "call_3")]
-    async with await project.open(steps, [says("done")], resume=True) as session:
+    steps = [[project.read("c/y.py", "call_2")], [project.read("a/b/x.py", "call_3")]]
+    async with await project.open(*steps, [says("done")], resume=True) as session:
         await session.run("go on")
     assert project.told() == [".: FOR ALL", "c: FOR C", "a: FOR A", "a/b: FOR B"]
 
 
 async def test_a_compaction_tells_anew_what_was_touched_since_the_last(project: Project) -> None:
-    steps: list[Step] = [[project.read("c/y.py", "call_1"), project.read("a/b/x.py", "call_2")], [says("done")]]
+    steps: list[Step] = [[project.read("c/y.py", "call_1")], [project.read("a/b/x.py", "call_2")], [says("done")]]
     steps += [[says("SUMMARY 1")], [project.read("c/y.py", "call_3")], [says("done")]]
     steps += [[says("SUMMARY 2")], [says("done")], [project.read("a/b/x.py", "call_4")], [says("done")]]
     async with await project.open(*steps) as session:
