@@ -64,7 +64,7 @@ WHY = {
     "session/hooks.py": "/bin/sh, with a safe PATH",
     "dispatch/workspace.py": "commands",
     "workspaces/mounts.py": "itself, by fork",
-    "workspaces/running.py": "git, located, with settings of nobody",
+    "workspaces/run_git.py": "git, located, with settings of nobody",
     "web/other_backends.py": "the user's search program, located",
 }
 _STARTS = re.compile(
