@@ -19,7 +19,7 @@ import msgspec
 from ferrule.kernel_files import Mount
 from ferrule.process.launcher import LaunchError, Limits, Stdio
 from ferrule.sandbox.boundary import Cover
-from ferrule.sandbox.linux.client import InitSource, Message
+from ferrule.sandbox.linux.client import HelperEnded, InitSource, Message
 from ferrule.sandbox.linux.launcher import (
     ConfinedChild,
     kernel_version,
@@ -165,7 +165,8 @@ class Pool:
         try:
             return await self._attempt(key, covers, request, stdio)
         except _Gone:
-            # The zygote was killed unnoticed, and nothing was started. If a second one dies at once it is an error.
+            # The zygote was killed, unnoticed or as it began, and nothing was started. If a second one dies at once it
+            # is an error.
             return await self._attempt(key, covers, request, stdio)
 
     async def _attempt(
@@ -187,7 +188,7 @@ class Pool:
             init = await zygote.process.take(_prepared(covers))
         except BaseException as error:
             ended()
-            if isinstance(error, LaunchError) and zygote.process.ready:
+            if isinstance(error, HelperEnded) or (isinstance(error, LaunchError) and zygote.process.ready):
                 raise _Gone(str(error)) from error
             raise
         try:
