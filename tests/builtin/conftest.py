@@ -53,3 +53,11 @@ def own_children() -> Callable[[], list[int]]:
 def bench(benches: Benches) -> Bench:
     """All tools that run commands, and the patch tool that they hand patches to."""
     return benches(*SHELLS, "apply_patch")
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty home: files of whoever runs the tests have no part in them."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("FERRULE_HOME", raising=False)
+    (tmp_path / "home").mkdir()

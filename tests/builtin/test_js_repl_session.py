@@ -10,24 +10,14 @@ from pathlib import Path
 import pytest
 
 from ferrule import Agent, Toolset
-from ferrule.protocol.content import text_of
-from ferrule.protocol.items import FunctionCall, FunctionCallOutput
+from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.permissions import WorkspaceWrite
-from ferrule.session.session import Session
 from tests.builtin.js import JS, needs_node
 from tests.processes import alive, until
 from tests.sandbox.test_death import zygotes_of
-from tests.session.models import InProcessModel, says
+from tests.session.models import InProcessModel, answers, says
 
-pytestmark = needs_node
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start-up files of whoever runs the tests have no part in them."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("FERRULE_HOME", raising=False)
-    (tmp_path / "home").mkdir()
+pytestmark = [needs_node, pytest.mark.usefixtures("own_home")]
 
 
 async def run(tools: Toolset, code: str) -> str:
@@ -72,10 +62,6 @@ async def test_a_cell_whose_sandbox_is_killed_ends_at_once(
             assert "exited unexpectedly: the sandbox of this command ended" in await waiting
         assert "3" in await run(tools, "1 + 2")
     assert own_children() == []
-
-
-def answers(session: Session) -> list[str]:
-    return [text_of(item.view.output) for item in session.history.items if isinstance(item.view, FunctionCallOutput)]
 
 
 def cell(code: str, call_id: str) -> FunctionCall:

@@ -13,12 +13,11 @@ import pytest
 from ferrule import Agent, Toolset
 from ferrule.builtin import python
 from ferrule.builtin.python import PythonRepl, needed_python
-from ferrule.protocol.content import InputImage, InputText, text_of
+from ferrule.protocol.content import InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.items import FunctionCall, FunctionCallOutput
+from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.permissions import DangerFullAccess, SandboxPolicy, WorkspaceWrite
 from ferrule.protocol.truncation import OutputBudget
-from ferrule.session.session import Session
 from ferrule.tools.conversation import Conversation
 from ferrule.tools.effects import CommandEffect
 from tests.builtin.conftest import Benches
@@ -27,7 +26,7 @@ from tests.builtin.workbench import Bench, unaffected
 from tests.process.cells import PICTURE, URL
 from tests.processes import alive, children, until
 from tests.sandbox.test_death import zygotes_of
-from tests.session.models import InProcessModel, says
+from tests.session.models import InProcessModel, answers, says
 
 GONE = "earlier variables are gone."
 
@@ -158,14 +157,6 @@ async def test_an_interpreter_that_does_not_start_is_told(benches: Benches, tmp_
     assert said == "python cannot start its kernel: /bin/false does not start as a kernel: exited with code 1"
 
 
-@pytest.fixture
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start-up files of whoever runs the tests have no part in them; their config.toml names this interpreter."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("FERRULE_HOME", raising=False)
-    (tmp_path / "home").mkdir()
-
-
 async def called(tools: Toolset, code: str) -> str:
     call = {"type": "function_call", "call_id": "c", "name": "python", "arguments": json.dumps({"code": code})}
     (answer,) = await tools.run([call])
@@ -199,10 +190,6 @@ async def test_the_kernel_is_confined(tmp_path: Path) -> None:
             assert "3" in await called(tools, "1 + 2")
     assert not (outside / "made").exists()
     assert children() == []
-
-
-def answers(session: Session) -> list[str]:
-    return [text_of(item.view.output) for item in session.history.items if isinstance(item.view, FunctionCallOutput)]
 
 
 @pytest.mark.usefixtures("own_home")

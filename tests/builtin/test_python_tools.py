@@ -16,13 +16,11 @@ from ferrule.session.session import Session
 from ferrule.session.sources import ToolLike
 from tests.builtin.conftest import Benches
 from tests.builtin.js import JS, needs_node
-from tests.builtin.test_python import chosen, own_home
+from tests.builtin.test_python import chosen
 from tests.builtin.workbench import Bench
 from tests.process.cells import PNG, URL
 from tests.processes import alive, until
 from tests.session.models import InProcessModel, calls, says
-
-__all__ = ["own_home"]
 
 
 @pytest.fixture

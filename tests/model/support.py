@@ -17,6 +17,7 @@ from ferrule.model.responses.client import ResponsesModel
 from ferrule.model.sse import SseDecoder
 from ferrule.model.stream import ItemDone, ModelError, ModelRequest, ResponseEvent
 from ferrule.model.wire import WireModel
+from ferrule.protocol.content import text_of
 from ferrule.protocol.items import ItemView, Message, ResponseItem, make_item
 from ferrule.protocol.json_schema import JsonSchema
 from ferrule.protocol.specs import FreeformTool, FreeformToolFormat, ResponsesApiTool, ToolSpec, Wire
@@ -110,6 +111,11 @@ class Outcome:
     def facts(self) -> tuple[object, ...]:
         partial = self.error.partial if self.error else None
         return (self.events, type(self.error), str(self.error), partial)
+
+
+def words(found: Outcome) -> list[str]:
+    """The texts of its messages."""
+    return [text_of(view.content) for view in found.views if isinstance(view, Message)]
 
 
 async def outcome(model: WireModel, asked: ModelRequest, *, keep: bool = False) -> Outcome:

@@ -16,15 +16,11 @@ from ferrule.protocol.content import text_of
 from ferrule.protocol.events import TokenUsage
 from ferrule.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning
 from tests.model.streams import B061, CHAT
-from tests.model.support import Outcome, capture, replay, sse
+from tests.model.support import Outcome, capture, replay, sse, words
 
 
 def calls(found: Outcome) -> list[tuple[str, str, str]]:
     return [(view.call_id, view.name, view.arguments) for view in found.views if isinstance(view, FunctionCall)]
-
-
-def words(found: Outcome) -> list[str]:
-    return [text_of(view.content) for view in found.views if isinstance(view, Message)]
 
 
 async def test_a_turn_becomes_items() -> None:

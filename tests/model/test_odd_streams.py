@@ -9,13 +9,12 @@ from ferrule.model.calls import sendable
 from ferrule.model.refusals import as_model_error, read_error
 from ferrule.model.retry import stated_in_headers, stated_in_words
 from ferrule.model.stream import CallUnreadable, Completed, ContextOverflow, PassedOver, ToolInputDelta
-from ferrule.protocol.content import text_of
 from ferrule.protocol.errors import RespondToModel
-from ferrule.protocol.items import FunctionCall, Message
+from ferrule.protocol.items import FunctionCall
 from ferrule.protocol.json_text import decode
 from ferrule.protocol.specs import Wire
 from tests.model.streams import completed, created, done, message
-from tests.model.support import Outcome, function, replay, request, sse
+from tests.model.support import Outcome, function, replay, request, sse, words
 
 
 def chunk(delta: dict[str, object], finish: str | None = None, index: int = 0) -> dict[str, object]:
@@ -29,10 +28,6 @@ def call(arguments: str | None = None, name: str | None = None, call_id: str | N
 
 def calls(found: Outcome) -> list[tuple[str, str]]:
     return [(view.name, view.arguments) for view in found.views if isinstance(view, FunctionCall)]
-
-
-def words(found: Outcome) -> list[str]:
-    return [text_of(view.content) for view in found.views if isinstance(view, Message)]
 
 
 DEEP = b'data: {"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n\n"

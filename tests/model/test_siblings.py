@@ -9,8 +9,8 @@ import pytest
 from ferrule.model.stream import Completed
 from ferrule.protocol.specs import Wire
 from tests.model.streams import added, arguments, chunk, completed, created, done, message, text, tool
-from tests.model.support import function, replay, request, sse
-from tests.model.test_odd_streams import calls, words
+from tests.model.support import function, replay, request, sse, words
+from tests.model.test_odd_streams import calls
 
 TOOLS = (function("look"), function("shell"))
 LOOK = [("look", '{"n":1}')]

@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from ferrule.model.stream import Completed, Created, ItemDone, ModelRequest, ResponseEvent
 from ferrule.protocol.content import OutputText, text_of
 from ferrule.protocol.events import TokenUsage
-from ferrule.protocol.items import FunctionCall, ItemView, Message, ResponseItem, make_item
+from ferrule.protocol.items import FunctionCall, FunctionCallOutput, ItemView, Message, ResponseItem, make_item
+from ferrule.session.session import Session
 
 Step = Sequence[ItemView] | Exception | Callable[[ModelRequest], AsyncGenerator[ResponseEvent, None]]
 
@@ -47,3 +48,8 @@ class InProcessModel:
 
     async def aclose(self) -> None:
         pass
+
+
+def answers(session: Session) -> list[str]:
+    """What tools have answered in a session, as text."""
+    return [text_of(item.view.output) for item in session.history.items if isinstance(item.view, FunctionCallOutput)]
