@@ -141,3 +141,9 @@ async def test_an_image_whose_links_lead_to_no_folder_is_refused_as_what_it_is(
     (tmp_path / "mnt").symlink_to(target)
     with pytest.raises(ContainerError, match=r"could not be made: (open|move_mount) /"):
         await host.create(ContainerSettings(root=str(tmp_path)))
+
+
+def test_plain_code_on_a_root(root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRULE_HOME", str(place.parent))
+    with Container.open(root=str(root)) as container:
+        assert container.run_sync("ls /bin").stdout.text().split() == sorted(PROGRAMS)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import resource
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,13 +16,14 @@ from websockets.asyncio.client import connect
 
 from ferrule.doors.gateway import http, protocol
 from ferrule.doors.gateway import socket as sockets
-from ferrule.doors.gateway.serve import serve
-from ferrule.protocol.settings import ProviderSettings, Settings
+from ferrule.doors.gateway.serve import DAY_S, _tidy, serve
+from ferrule.protocol.settings import GatewaySettings, ProviderSettings, Settings
 from ferrule.responses.engine import ResponseEngine
 from ferrule.serving import Bind
 from ferrule.store import StoreError, StoreFull
 from ferrule.testing import ScriptedModel
 from ferrule.testing.request import Request
+from tests.store.places import a_response, finish, opened
 
 
 @asynccontextmanager
@@ -124,3 +126,18 @@ async def test_a_fault_is_told_without_its_cause(
         assert "secret" not in answer.text and "Traceback" not in answer.text
         assert answer.headers["x-request-id"] in caplog.text and str(fault) in caplog.text
         assert (await client.get(url + "/models")).status_code == 200
+
+
+async def test_responses_are_kept_as_many_days_as_are_set(tmp_path: Path) -> None:
+    now = int(time.time())
+    async with opened(tmp_path) as store:
+        for number, days in enumerate((1, 3), 1):
+            await store.create_response(a_response(number, created_at=now - days * DAY_S))
+            await finish(store, number)
+        tidying = asyncio.create_task(_tidy(store, GatewaySettings(keep_days=2), None))
+        async with asyncio.timeout(20):
+            while await store.response("us", "resp_2") is not None:  # noqa: ASYNC110 - as clients wait
+                await asyncio.sleep(0.01)
+        assert await store.response("us", "resp_1") is not None
+        tidying.cancel()
+        await asyncio.wait([tidying])
