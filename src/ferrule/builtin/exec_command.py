@@ -140,16 +140,16 @@ class ExecCommandExecutor(CommandExecutor[ExecCommandAction, ExecObservation]):
         return exec_observation(shown, budget)
 
     async def _command(self, action: ExecCommandAction, cwd: str) -> Command:
-        """The start-up files of the user's shell were run already; another shell reads its own."""
-        login = action.login is not False
+        """Build the command. The start-up files of the user's shell were run already; another shell reads its own."""
+        commands, login = self._commands, action.login is not False
         stdio = Pty() if action.tty else Pipes(merge=True)
-        env = await self._commands.environment(login=False, stdio=stdio)
-        known = self._commands.shell
-        shell = known if action.shell is None else self._commands.shell_named(action.shell, env)
-        if shell.kind == known.kind and login:
-            env = await self._commands.environment(login=True, stdio=stdio)
-        argv = shell_argv(shell, action.cmd, login=login and shell.kind != known.kind)
-        return Command(argv=tuple(argv), cwd=cwd, env=env, stdio=stdio, login=login and shell.kind == known.kind)
+        shell = commands.shell
+        if action.shell is not None:
+            shell = commands.shell_named(action.shell, await commands.environment(login=False, stdio=stdio))
+        was_run = login and shell.kind == commands.shell.kind
+        env = await commands.environment(login=was_run, stdio=stdio)
+        argv = shell_argv(shell, action.cmd, login=login and not was_run)
+        return Command(argv=tuple(argv), cwd=cwd, env=env, stdio=stdio, login=was_run)
 
     async def _attempt(
         self, access: Access, ctx: ToolContext, command: Command, origin: Origin, yield_ms: int

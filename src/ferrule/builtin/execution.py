@@ -325,6 +325,3 @@ async def run_command(
         return await ctx.run(command.effect(request, changes), attempt)
     except LaunchError as error:
         raise RespondToModel(str(error)) from error
-
-
-TOOL = CommandTool
