@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.responses.transcript import sealed
+from ferrule.responses.seals import sealed
 from ferrule.testing import ScriptedModel
 from tests.gateway.served import Answer, Json, Served
 

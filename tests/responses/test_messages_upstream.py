@@ -61,6 +61,18 @@ async def test_thinking_goes_back_by_a_client_that_keeps_its_conversation_itself
         assert said["reasoning_content"] == "Hm"
 
 
+async def test_thinking_goes_back_to_the_models_that_made_it_alone(here: Served) -> None:
+    here.model.add(step(reasoning(text="Hm", encrypted_content="c2ln"), "Yes."), "Again.", "Elsewhere.")
+    asked: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
+    said = (await here.ask(**asked, model="claude-5")).object["output"]
+    conversation = [{"role": "user", "content": "go"}, *said, {"role": "user", "content": "on"}]
+    sent: dict[str, str] = {}
+    for model in ("claude-5", "qwen3"):
+        await here.ask(**asked, model=model, input=conversation)
+        sent[model] = str(here.model.last_request.items)
+    assert "c2ln" in sent["claude-5"] and "c2ln" not in sent["qwen3"]
+
+
 async def test_a_paused_answer_is_one_response(here: Served) -> None:
     here.model.add(step("Searching.", SEARCH, edits=PAUSED), "Found it.")
     done = (await here.ask()).object
@@ -74,3 +86,18 @@ async def test_an_answer_that_is_paused_without_end_fails(here: Served) -> None:
     here.model.add(*[step("On and on.", edits=PAUSED)] * (MAX_PAUSES + 1))
     done = (await here.ask()).object
     assert done["status"] == "failed" and f"paused its answer {MAX_PAUSES + 1} times" in done["error"]["message"]
+
+
+async def test_made_up_fields_do_not_change_what_a_message_is(tmp_path: Path, model: ScriptedModel) -> None:
+    details: Any = [{"id": []}, {"id": []}]
+    fields = {"role": "system", "content": 5, "tool_calls": [{"id": "x"}], "reasoning_details": details}
+    thought = {"type": "reasoning", "summary": [], "chat_fields": fields, "chat_field": "role"}
+    async with served(tmp_path, model) as here:
+        here.model.add("Done.")
+        said = {"role": "assistant", "content": "x"}
+        done = await here.ask(
+            input=[{"role": "user", "content": "go"}, thought, said, {"role": "user", "content": "on"}]
+        )
+    assert done.object["status"] == "completed"
+    sent: Any = here.model.last_request.items[1]
+    assert sent == {"role": "assistant", "content": "x", "reasoning_details": details[:1]}

@@ -8,8 +8,9 @@ import pytest
 
 from ferrule.responses.errors import ApiError
 from ferrule.responses.request import read_request
+from ferrule.responses.seals import MAX_ALL_OPENED_BYTES, MAX_OPENED_BYTES, Opener, sealed
 from ferrule.responses.tools import plan_tools
-from ferrule.responses.transcript import decode_items, encode_items, opened, read_input, sealed
+from ferrule.responses.transcript import decode_items, encode_items, read_input
 
 
 @pytest.mark.parametrize(
@@ -139,13 +140,27 @@ def test_unknown_items_and_parts_are_kept() -> None:
 
 def test_a_summary_survives_its_seal_and_a_damaged_one_is_refused() -> None:
     text = "Zusammenfassung 🔧 " * 99
-    assert opened(sealed(text)) == text
-    assert opened("gAAAA-of-another-server") is None
-    for damaged in (sealed(text)[:-20], "ferrule.1.???", "ferrule.1."):
+    assert Opener().text(sealed(text)) == text
+    assert Opener().text("gAAAA-of-another-server") is None
+    for damaged in (sealed(text)[:-20], "ferrule.1.???", "ferrule.1.", sealed("a" * (MAX_OPENED_BYTES + 1))):
         with pytest.raises(ApiError, match="damaged"):
-            opened(damaged)
-    with pytest.raises(ApiError, match="damaged"):
-        opened(sealed("a" * (2 << 20)))
+            Opener().text(damaged)
+
+
+def test_made_up_thinking_is_refused() -> None:
+    for made_up in ("[]", "5", '{"chat_field": 1}', '{"chat_fields": {"a": ' + "[" * 5_000 + "]" * 5_000 + "}}"):
+        item = {"type": "reasoning", "summary": [], "encrypted_content": sealed(made_up)}
+        with pytest.raises(ApiError, match=r"input\[0\]\.encrypted_content: .*damaged"):
+            read_input([msgspec.Raw(json.dumps(item).encode())])
+
+
+def test_few_bytes_cannot_stand_for_a_whole_memory() -> None:
+    item = {"type": "compaction", "encrypted_content": sealed("a" * MAX_OPENED_BYTES)}
+    most = MAX_ALL_OPENED_BYTES // MAX_OPENED_BYTES
+    raw = msgspec.Raw(json.dumps(item).encode())
+    assert len(read_input([raw] * most)) == most
+    with pytest.raises(ApiError, match=rf"input\[{most}\]\.encrypted_content: at most"):
+        read_input([raw] * (most + 1))
 
 
 def test_a_transcript_keeps_bytes_and_origins() -> None:

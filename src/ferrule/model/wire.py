@@ -205,6 +205,10 @@ class WireModel:
             )
         return state.asked
 
+    def maker(self, model: str) -> Origin:
+        """Return the origin of what this model says, without the place in a conversation."""
+        return Origin(self._provider, family_of(model))
+
     @property
     def _provider(self) -> str:
         endpoint = self.server.endpoint

@@ -28,6 +28,7 @@ from ferrule.responses.request import (
     ResponseRequest,
 )
 from ferrule.responses.run import RunOptions
+from ferrule.responses.seals import Opener, maker_of
 from ferrule.responses.tool_search import NAME as SEARCH
 from ferrule.responses.tool_search import as_told, found_in
 from ferrule.responses.tool_shapes import read_tool, spelled
@@ -96,12 +97,12 @@ class Asker:
             raise ApiError("model: name the model that is to answer", code="missing_required_parameter", param="model")
         declared = tuple(map(spelled, known.tools or ()))
         plan = plan_tools(declared, knows, self._hosted)
-        history = await self._before(request, owner, cache, plan)
+        history = await self._before(request, owner, cache, plan, model)
         given = await self._histories.referenced(read_input(known.input), owner)
         files = Attachments(self._store, owner, self._downloads)
         whole = [await files.within(item, f"input[{index}]") for index, item in enumerate(given)]
         _check_brought(given)
-        placed = once(list(self._to_upstream(whole, plan)))
+        placed = once(list(self._to_upstream(whole, plan, model)))
         new = tuple(item for _, item in placed)
         await self._approvals.check(history.items, placed, owner)
         check_pairs(history.items, placed, given)
@@ -130,23 +131,26 @@ class Asker:
         return Asked(request, owner, history, given, new, plan, asked, _options(known, items, given))
 
     async def _before(
-        self, request: ResponseRequest, owner: str, cache: ResponseCache | None, plan: ToolPlan
+        self, request: ResponseRequest, owner: str, cache: ResponseCache | None, plan: ToolPlan, model: str
     ) -> History:
         if request.conversation is None:
             return await self._histories.before(request.known.previous_response_id, owner, cache)
         return await self._histories.of_conversation(
-            request.conversation, owner, lambda items: [item for _, item in self._to_upstream(items, plan)]
+            request.conversation, owner, lambda items: [item for _, item in self._to_upstream(items, plan, model)]
         )
 
-    def _to_upstream(self, items: Sequence[JsonObject], plan: ToolPlan) -> Iterator[tuple[int, ResponseItem]]:
+    def _to_upstream(
+        self, items: Sequence[JsonObject], plan: ToolPlan, model: str
+    ) -> Iterator[tuple[int, ResponseItem]]:
         """Yield a client's items as the upstream model knows them, each with the number of the item that it is from."""
+        seals, maker = Opener(), maker_of(self._upstream.maker(model))
         if plan.search is not None or not self._upstream.knows(SEARCH):
             labels = {str(label) for one in plan.ours if (label := one.declared.get("server_label"))}
             items = as_told(items, labels, plan.spaces)
         for index, item in enumerate(items):
-            yield from ((index, form) for form in self._forms(item, plan))
+            yield from ((index, form) for form in self._forms(item, plan, seals, maker))
 
-    def _forms(self, item: JsonObject, plan: ToolPlan) -> tuple[ResponseItem, ...]:
+    def _forms(self, item: JsonObject, plan: ToolPlan, seals: Opener, maker: str) -> tuple[ResponseItem, ...]:
         """Return a client's item as the upstream model knows it: a call of ours is a call and its output."""
         knows = self._upstream.knows
         for tool in self._hosted:
@@ -154,7 +158,7 @@ class Asker:
                 continue  # the model's server runs it, and knows its items
             if replayed := tool.replayed(item, plan.called):
                 return replayed
-        return (to_upstream(item, plan.names, lambda kind: knows(kind) and not plan.is_ours(kind)),)
+        return (to_upstream(item, plan.names, lambda kind: knows(kind) and not plan.is_ours(kind), seals, maker),)
 
 
 async def _checked(plan: ToolPlan, declared: Sequence[JsonObject], owner: str) -> ToolPlan:

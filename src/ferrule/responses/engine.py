@@ -28,8 +28,9 @@ from ferrule.responses.ledger import Ending, Ledger, new_id, usage_json
 from ferrule.responses.objects import as_bytes, response_object
 from ferrule.responses.request import ResponseRequest
 from ferrule.responses.run import ResponseRun
+from ferrule.responses.seals import sealed
 from ferrule.responses.tools import echoed_choice
-from ferrule.responses.transcript import encode_items, sealed, whole_message
+from ferrule.responses.transcript import encode_items, whole_message
 from ferrule.responses.upstream import Upstream
 from ferrule.store import Page, Paging, Store, StoredResponse, StoreError
 from ferrule.sync import uninterrupted

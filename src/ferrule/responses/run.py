@@ -52,9 +52,9 @@ from ferrule.responses.failures import api_error
 from ferrule.responses.held import shown, waiting
 from ferrule.responses.hosted_calls import HostedCalls
 from ferrule.responses.ledger import STEERED, Ending, Ledger, OpenItem, new_id
+from ferrule.responses.seals import sealed, sealed_thinking
 from ferrule.responses.tool_search import found_in, ran_here
 from ferrule.responses.tools import ToolPlan, choose_tool, restricted, with_opened
-from ferrule.responses.transcript import sealed, sealed_thinking
 from ferrule.tools.registry import ToolKey
 
 MAX_CUTS = 4
@@ -426,7 +426,7 @@ class ResponseRun:
             space, name = self._plan.callee(view.namespace, view.name)
             fields |= {"name": name, **_spaced(space)}
         if kind == "reasoning":
-            fields |= sealed_thinking(item.raw)
+            fields |= sealed_thinking(item)
             if not self._options.encrypted:
                 fields.pop("encrypted_content", None)
         return kind, fields

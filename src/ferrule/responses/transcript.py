@@ -1,7 +1,5 @@
 """The items of a conversation in two forms: as the client sends and sees them, and as the upstream model saw them."""
 
-import base64
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
@@ -27,10 +25,8 @@ from ferrule.responses.held import held_in
 from ferrule.responses.ledger import new_id
 from ferrule.responses.native_tools import NATIVE_TOOLS, NativeTool
 from ferrule.responses.request import ConfigurationUpdate, unfit
+from ferrule.responses.seals import Opener
 
-_SEAL = "ferrule.1."
-MAX_SUMMARY_BYTES = 1 << 20
-"""Bytes of a summary in a compaction item, far above what a model writes."""
 Form = Mapping[str, str]
 """Names of the functions that stand for native tools, by the tools' types."""
 
@@ -61,10 +57,11 @@ def read_input(given: str | Sequence[msgspec.Raw] | None, field: str = "input") 
         return ()
     if isinstance(given, str):
         return (whole_message({"role": "user", "content": given}),)
-    return tuple(_read(raw, f"{field}[{index}]") for index, raw in enumerate(given))
+    seals = Opener()
+    return tuple(_read(raw, f"{field}[{index}]", seals) for index, raw in enumerate(given))
 
 
-def _read(raw: msgspec.Raw, param: str) -> JsonObject:
+def _read(raw: msgspec.Raw, param: str, seals: Opener) -> JsonObject:
     item = msgspec.json.decode(raw)
     if not isinstance(item, dict):
         raise ApiError(f"{param}: an item is an object", param=param)
@@ -77,7 +74,7 @@ def _read(raw: msgspec.Raw, param: str) -> JsonObject:
         raise ApiError(f"{param}.type: items of the type {kind!r} are this server's own", param=f"{param}.type")
     if item.get("id") in (None, "") and kind != "item_reference":
         item = {**item, "id": new_id(kind)}
-    _check(item, kind, param)
+    _check(item, kind, param, seals)
     if kind in _WITH_STATUS and item.get("status") is None:
         item = {**item, "status": "completed"}
     return whole_message(item) if kind == "message" else item
@@ -93,7 +90,7 @@ def whole_message(message: JsonObject) -> JsonObject:
     return {"id": new_id("message"), "type": "message", "status": "completed", **given, "content": content}
 
 
-def _check(item: JsonObject, kind: str, param: str) -> None:
+def _check(item: JsonObject, kind: str, param: str, seals: Opener) -> None:
     """Refuse an item of a known type with wrong fields; unknown types and unknown parts are kept."""
     if not isinstance(item.get("id", ""), str):
         raise ApiError(f"{param}.id: an id is a string", code="invalid_value", param=f"{param}.id")
@@ -107,9 +104,9 @@ def _check(item: JsonObject, kind: str, param: str) -> None:
     except msgspec.ValidationError as error:
         raise unfit(error, param) from error
     if isinstance(view, Compaction):
-        opened(view.encrypted_content, f"{param}.encrypted_content")
+        seals.text(view.encrypted_content, f"{param}.encrypted_content")
     if isinstance(view, Reasoning):
-        opened_thinking(view.encrypted_content or "", f"{param}.encrypted_content")
+        seals.thinking(view.encrypted_content or "", f"{param}.encrypted_content")
     if kind == "computer_call_output" and not isinstance(item.get("output"), dict):
         raise ApiError(f"{param}.output: a screenshot is an object", code="invalid_value", param=f"{param}.output")
     if kind == "apply_patch_call_output" and item.get("status") not in ("completed", "failed", None):
@@ -137,79 +134,23 @@ def _check_parts(item: JsonObject, param: str) -> None:
                 raise ApiError(text, code="missing_required_parameter", param=where)
 
 
-class _WantedBack(msgspec.Struct, omit_defaults=True):
-    """What the server of a reasoning item reads of it. Its text is among that: signatures are for it, and some clients
-    (Codex) leave it out."""
-
-    message_fields: JsonObject = {}
-    chat_fields: JsonObject = {}
-    chat_field: str = ""
-    content: list[JsonObject] | None = None
-
-    @property
-    def is_private(self) -> bool:
-        """Return whether there is more than what the client gets anyway."""
-        return bool(self.message_fields or self.chat_fields or self.chat_field)
-
-
-def to_upstream(item: JsonObject, forms: Form, knows: Callable[[str], bool]) -> ResponseItem:
-    """Return a client's item as the upstream model knows it. `knows` tells which tool types it takes as they are."""
+def to_upstream(
+    item: JsonObject, forms: Form, knows: Callable[[str], bool], seals: Opener, maker: str = ""
+) -> ResponseItem:
+    """Return a client's item as the upstream model knows it. `knows` tells which tool types it takes as they are;
+    `maker` is the model, as `maker_of` names it. Raises `ApiError` for a seal that cannot be opened."""
     kind = str(item.get("type"))
     native = _native_of(item, kind)
     if native is not None and not knows(native.kind):
         if kind == native.call:
             return native.as_function_call(item, forms.get(native.kind, native.name))
         return native.as_function_output(item)
-    if kind == "compaction" and (summary := opened(str(item.get("encrypted_content") or ""))) is not None:
+    content = str(item.get("encrypted_content") or "")
+    if kind == "compaction" and (summary := seals.text(content)) is not None:
         return summary_message(summary)
-    if kind == "reasoning" and (thinking := opened_thinking(str(item.get("encrypted_content") or ""))) is not None:
+    if kind == "reasoning" and (thinking := seals.thinking(content, maker=maker)) is not None:
         item = {name: value for name, value in item.items() if name != "encrypted_content"} | thinking
     return read_item(msgspec.json.encode(item))
-
-
-def sealed_thinking(raw: bytes) -> JsonObject:
-    """Return what the server of a reasoning item wants back with it (signatures) as the item's encrypted content: a
-    client that keeps its conversation itself sends it back. Empty where there is nothing of the kind."""
-    wanted = msgspec.json.decode(raw, type=_WantedBack)
-    return {"encrypted_content": sealed(msgspec.json.encode(wanted).decode())} if wanted.is_private else {}
-
-
-def opened_thinking(content: str, param: str = "input") -> JsonObject | None:
-    """Return what is to go back with a reasoning item; None if another server made it. Raises `ApiError` if it is
-    damaged."""
-    if (text := opened(content, param)) is None:
-        return None
-    try:
-        wanted = msgspec.json.decode(text, type=_WantedBack)
-    except msgspec.DecodeError as error:
-        raise _damaged(param) from error
-    fields: JsonObject = msgspec.to_builtins(wanted)
-    return fields
-
-
-def sealed(summary: str) -> str:
-    """Return a summary as the content of a compaction item, which only a server of ours reads. It is compressed, not
-    secret: it tells the client nothing that the client did not say or read."""
-    return _SEAL + base64.urlsafe_b64encode(zlib.compress(summary.encode())).decode()
-
-
-def opened(content: str, param: str = "input") -> str | None:
-    """Return the summary in a compaction item; None if another server made the item. Raises `ApiError` if it is
-    damaged."""
-    if not content.startswith(_SEAL):
-        return None
-    unpacker = zlib.decompressobj()
-    try:
-        text = unpacker.decompress(base64.urlsafe_b64decode(content[len(_SEAL) :]), MAX_SUMMARY_BYTES).decode()
-    except (ValueError, zlib.error) as error:
-        raise _damaged(param) from error
-    if not unpacker.eof:
-        raise _damaged(param)
-    return text
-
-
-def _damaged(param: str) -> ApiError:
-    return ApiError(f"{param}: what a server of ours has sealed is damaged", code="invalid_value", param=param)
 
 
 def _native_of(item: JsonObject, kind: str) -> NativeTool | None:

@@ -8,6 +8,7 @@ import msgspec
 from ferrule.model.profiles import Profiles
 from ferrule.model.provider import list_models, open_model
 from ferrule.model.stream import Model
+from ferrule.protocol.items import Origin
 from ferrule.protocol.settings import ProviderSettings
 
 KEPT_CONVERSATIONS = 1_024
@@ -16,12 +17,14 @@ KEPT_CONVERSATIONS = 1_024
 
 class Upstream(msgspec.Struct, frozen=True):
     """A model behind a wire. `default_model` is used where a request names none; `knows` tells which tool types the
-    server takes as they are; `list_models` asks it for the names of its models."""
+    server takes as they are; `list_models` asks it for the names of its models; `maker` tells the origin of what a
+    model says."""
 
     model: Model
     list_models: Callable[[], Awaitable[tuple[str, ...]]]
     default_model: str | None = None
     knows: Callable[[str], bool] = lambda kind: False
+    maker: Callable[[str], Origin | None] = lambda model: None
 
 
 def open_upstream(
@@ -40,4 +43,4 @@ def open_upstream(
     seeing = tuple((name, msgspec.structs.replace(model, image_input=True)) for name, model in profiles.models)
     profiles = msgspec.structs.replace(profiles, models=seeing)
     model = open_model(provider, profiles=profiles, env=env, api_key=api_key, kept_sessions=KEPT_CONVERSATIONS)
-    return Upstream(model, lambda: list_models(model), default_model, model.knows_tool)
+    return Upstream(model, lambda: list_models(model), default_model, model.knows_tool, model.maker)

@@ -21,6 +21,8 @@ MESSAGE_FIELDS = ("reasoning_details", "thinking_blocks", "reasoning_opaque", "e
 CALL_FIELDS = ("extra_content", "provider_specific_fields", "thought_signature")
 """Call fields that are sent back unchanged."""
 
+_NAMES = frozenset((*MESSAGE_FIELDS, *CALL_FIELDS))
+
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 Fields = dict[str, JsonValue]
@@ -42,12 +44,12 @@ def stored(fields: Fields) -> dict[str, JsonValue]:
 
 
 def read_fields(raw: msgspec.Raw) -> Fields:
-    """Return the fields that an item stores."""
+    """Return the fields that an item stores. Others, which a client has made up, would change what the message is."""
     text = bytes(raw)
     if not text.startswith(b"{"):
         return {}
     fields: Fields = msgspec.json.decode(text)
-    return fields
+    return {name: value for name, value in fields.items() if name in _NAMES}
 
 
 def _joined(name: str, one: JsonValue, more: JsonValue) -> JsonValue:
@@ -83,8 +85,8 @@ def _merge_details(details: Sequence[JsonValue]) -> list[JsonValue]:
 def _goes_on(entry: dict[str, Any], detail: dict[str, Any], last: dict[str, Any]) -> bool:
     if entry.get("type") != detail.get("type") or entry.get("index") != detail.get("index"):
         return False
-    ids = {entry.get("id"), detail.get("id")} - {None}
-    if len(ids) > 1:
+    one, other = entry.get("id"), detail.get("id")
+    if one is not None and other is not None and one != other:
         return False
     if detail.get("index") is not None:
         return True

@@ -8,7 +8,7 @@ import msgspec
 from ferrule.model import freeform
 from ferrule.model.adapt import WireTools, found_text, wire_name
 from ferrule.model.calls import sendable
-from ferrule.model.chat.kept import THINKING_PARTS, Fields, merged, read_fields
+from ferrule.model.chat.kept import THINKING_PARTS, THOUGHT_FIELDS, Fields, merged, read_fields
 from ferrule.model.names import Callee
 from ferrule.model.opening import leading_messages, opening
 from ferrule.model.outputs import SHOWN, split_output
@@ -194,8 +194,9 @@ class ChatBody:
         wanted = self._server.reasoning_field
         if not isinstance(item.view, Reasoning) or wanted == "none":
             return ""
-        if self._to.is_own(item) and item.view.chat_field:
-            return item.view.chat_field
+        given = item.view.chat_field
+        if given in (*THOUGHT_FIELDS, THINKING_PARTS) and self._to.is_own(item):
+            return given
         return "" if wanted == "same" else wanted
 
     def _call(self, item: ResponseItem) -> dict[str, object]:

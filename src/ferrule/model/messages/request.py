@@ -208,7 +208,7 @@ class MessagesBody:
         if not fields or fields.get("type") == "redacted_thinking":
             return [fields] if fields else []
         text = "".join(part.text for part in view.content or () if hasattr(part, "text"))
-        return [{"type": "thinking", "thinking": text, **fields}]
+        return [{"type": "thinking", "thinking": text} | fields | {"type": "thinking"}]
 
     def _text(self, item: ResponseItem, view: Message) -> Iterator[Block]:
         """Yield the texts of a message, each with its citations."""
