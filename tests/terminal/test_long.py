@@ -78,7 +78,7 @@ async def flooded(screen: Screen, cells: int) -> None:
 async def test_rows_out_of_sight_are_let_go_and_drawn_again_when_they_are_seen(tmp_path: Path) -> None:
     async with shown(tmp_path) as screen:
         await flooded(screen, 1_000)
-        kept = sum(cell.has_rows for cell in screen.app.transcript.cells)
+        kept = sum(cell._rows is not None for cell in screen.app.transcript.cells)
         assert kept <= 700
         for _ in range(12):
             await screen.press("pageup")

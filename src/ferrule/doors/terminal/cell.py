@@ -48,11 +48,6 @@ class Cell:
         """Drop the rows: something changed, or nobody looks."""
         self._rows = None
 
-    @property
-    def has_rows(self) -> bool:
-        """Whether rows are kept."""
-        return self._rows is not None
-
     def toggle(self) -> None:
         """Unfold it, or fold it again."""
         self.is_open = not self.is_open
