@@ -237,6 +237,22 @@ def answers(request: Request) -> Step:
 
 
 @pytest.mark.usefixtures("kind")
+def test_a_container_has_what_its_configuration_asks_for() -> None:
+    from ferrule.integrations.inspect import FerruleSandboxConfig, _wanted
+    from ferrule.integrations.task_sandboxes.in_container import _settings
+
+    wanted = _wanted(
+        FerruleSandboxConfig(
+            image="box", user="ann", working_dir="/w", env={"A": "b"}, domains=("a.example",), memory=256 << 20,
+            cpus=1.5, level="container",
+        )
+    )  # fmt: skip
+    assert (wanted.image, wanted.level, wanted.domains, wanted.folder) == ("box", "container", ("a.example",), "/w")
+    made = _settings(wanted, None)
+    assert (made.user, made.env["A"], made.memory_bytes, made.cpus) == ("ann", "b", 256 << 20, 1.5)
+
+
+@pytest.mark.usefixtures("kind")
 def test_an_evaluation() -> None:
     from inspect_ai import Task, eval  # noqa: A004  its name
     from inspect_ai.dataset import Sample
