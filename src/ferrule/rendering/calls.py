@@ -9,7 +9,6 @@ import msgspec
 from ferrule.builtin.command_forms import Command, given_command, patch_in, patch_text
 from ferrule.builtin.table import COMMAND_FIELDS
 from ferrule.execpolicy import command_text
-from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
 from ferrule.protocol.content import ContentPart, InputImage, InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import PlanStep
@@ -202,6 +201,8 @@ def _input_of(name: str, arguments: Mapping[str, JsonValue]) -> str | None:
 
 
 def _patch(text: str) -> PatchCall:
+    from ferrule.patch import AddFile, DeleteFile, PatchError, UpdateFile, parse
+
     try:
         hunks = parse(text).hunks
     except PatchError:

@@ -9,7 +9,7 @@ from ferrule.session.toolset import Toolset
 from ferrule.tools.registry import ToolRegistry
 from ferrule.tools.tasks import run_blocking
 
-QUIET_SECONDS = 0.1
+QUIET_SECONDS = 0.2
 """How long the model is waited for before tools are loaded: most think longer. Of one that answers sooner, a call loads
 only what it needs itself, and an answer in words ends a run that has loaded nothing."""
 

@@ -5,14 +5,17 @@ import os
 import stat
 from collections.abc import Iterable
 from io import FileIO
+from typing import TYPE_CHECKING
 
 from ferrule.kernel_files import Shown, open_stored, refuse_hidden
 from ferrule.patch.files import Entry, FileLayer, Kind
 from ferrule.patch.paths import unexpanded
-from ferrule.patch.writer import Journal
 from ferrule.protocol.errors import RespondToModel
 from ferrule.tools.buffers import Buffers, Opened, OpenedFiles, held_file, opened_at, save
 from ferrule.tools.touched import Touched
+
+if TYPE_CHECKING:
+    from ferrule.patch.writer import Journal
 
 NOTHING_OPENED: Opened = {}
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -34,7 +37,7 @@ class Files:
         cwd: str,
         touched: Touched | None = None,
         *,
-        journal: Journal | None = None,
+        journal: "Journal | None" = None,
         buffers: Buffers | None = None,
         opened: Opened = NOTHING_OPENED,
     ) -> None:

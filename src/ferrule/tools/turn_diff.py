@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
-from ferrule.patch.turn_diff import Change, turn_diff
 from ferrule.undo.undo_log import NOTHING_OPENED, UndoLog
+
+if TYPE_CHECKING:
+    from ferrule.patch.turn_diff import Change
 
 
 class TurnDiffTracker:
@@ -25,7 +28,7 @@ class TurnDiffTracker:
         """Return a context in which these real paths are written; `opened` is what an editor holds there."""
         return nullcontext() if self._undo_log is None else self._undo_log.writing(paths, opened)
 
-    def record(self, turn_id: str, changes: Iterable[Change]) -> str:
+    def record(self, turn_id: str, changes: "Iterable[Change]") -> str:
         """Record written changes; return the turn's net unified diff, empty if everything cancels out."""
         if turn_id != self._turn_id:
             self._turn_id, self._changes = turn_id, []
@@ -34,4 +37,8 @@ class TurnDiffTracker:
 
     def diff_of(self, turn_id: str) -> str:
         """Return the turn's net unified diff, empty if it wrote nothing."""
-        return turn_diff(self._changes, self._root) if turn_id == self._turn_id else ""
+        if turn_id != self._turn_id or not self._changes:
+            return ""
+        from ferrule.patch.turn_diff import turn_diff
+
+        return turn_diff(self._changes, self._root)
