@@ -13,11 +13,23 @@ from ferrule.containers.screen.actions import Click, Drag, Keypress, Point, Scro
 from ferrule.containers.screen.keys import read_keys
 from ferrule.containers.screen.notes import MAX_NOTES, Notes, quoted
 from ferrule.containers.screen.program import find_program
+from ferrule.dispatch.network import forbidden_host
 from ferrule.egress.addresses import Target
 from ferrule.egress.guard import Refused
+from ferrule.execpolicy import Rules
+from ferrule.execpolicy.rules import NetworkRule, RuleFile
 from ferrule.lookup import Places
+from ferrule.protocol.approvals import PolicyDecision
 from ferrule.protocol.errors import UsageError
-from ferrule.protocol.permissions import DangerFullAccess, ExternalSandbox, InContainer, ReadOnly, WorkspaceWrite
+from ferrule.protocol.permissions import (
+    AskForApproval,
+    DangerFullAccess,
+    ExternalSandbox,
+    InContainer,
+    ReadOnly,
+    WorkspaceWrite,
+)
+from ferrule.tools.context import Permissions
 from tests.egress.scene import AUTHORITY, scene
 
 
@@ -138,6 +150,17 @@ async def test_where_commands_have_this_machine_s_network_pages_do_too() -> None
     guard = ScreenNetwork.of(InContainer(network_access=True)).guard()
     with pytest.raises(Refused):
         await guard.lookup("localhost", 80)
+
+
+@pytest.mark.parametrize("rule", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "2130706433", "::ffff:127.0.0.1", "0.0.0.0", "localhost."])
+async def test_no_other_way_to_write_an_address_leads_past_a_rule(rule: str, host: str) -> None:
+    policy = DangerFullAccess()
+    forbidden = NetworkRule(rule, "http", PolicyDecision.FORBIDDEN)
+    rules, permissions = Rules([RuleFile(network=(forbidden,))]), Permissions(AskForApproval.NEVER, policy)
+    network = ScreenNetwork.of(policy, lambda name, port: forbidden_host(name, port, permissions, rules))
+    with pytest.raises(Refused, match="A rule forbids"):
+        await network.guard().lookup(host, 3000)
 
 
 async def test_servers_of_this_machine_are_reached_by_their_address(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ ANSWER_SECONDS = 60.0
 """That long a connection waits for the user: programs give up on a silent server after about as much."""
 MAX_QUESTIONS = 10
 """Of one call: whoever asks for more wants to be a nuisance, or a yes out of weariness."""
+PORTS = (80, 443)
+"""Those of the two protocols that rules name."""
 MAX_TOLD = 100
 """Refusals that the user is told of while commands run."""
 UNANSWERED = "{} was not reached: the user did not answer within {:g} seconds. The next command may ask again."
@@ -46,10 +48,12 @@ def network_effect(host: str, port: int, listed: bool) -> NetworkEffect:
 
 def forbidden_host(host: str, port: int, permissions: Permissions, rules: Rules) -> str | None:
     """Return why pages of the screen do not reach a host that the session may reach: a rule forbids it, or wants the
-    user to be asked, for whom no page waits. None: they do."""
+    user to be asked, for whom no page waits. None: they do. A port of neither protocol may speak both."""
     unasked = msgspec.structs.replace(permissions, approval_policy=AskForApproval.NEVER)
-    needs = network_requirement(network_effect(host, port, True), unasked, rules)
-    return needs.reason if isinstance(needs, Forbidden) else None
+    effect = network_effect(host, port, True)
+    effects = (effect,) if port in PORTS else (effect, msgspec.structs.replace(effect, protocol="http"))
+    needs = (network_requirement(one, unasked, rules) for one in effects)
+    return next((one.reason for one in needs if isinstance(one, Forbidden)), None)
 
 
 class Rejected(RespondToModel):

@@ -58,6 +58,16 @@ def is_address(text: str) -> bool:
     return True
 
 
+def spellings(text: str) -> tuple[str, ...]:
+    """Return how a rule may write where an address leads on this machine: without the notation of IPv4 within IPv6, and
+    as `localhost` where it is this machine itself."""
+    address = ipaddress.ip_address(text)
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_loopback or address.is_unspecified:
+        return (str(address), "127.0.0.1", "localhost")
+    return (str(address),)
+
+
 def is_public(text: str) -> bool:
     """Return whether an address belongs to the public internet. Texts that are no addresses do not."""
     try:

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from ferrule.egress.addresses import is_address
+from ferrule.egress.addresses import is_address, spellings
 from ferrule.egress.egress import PROXY, Egress
 from ferrule.egress.guard import Guard, Resolve, system_addresses
 from ferrule.egress.names import BadDomain, DomainNames, read_host
@@ -121,12 +121,19 @@ class _OpenGuard(_Guard):
             name = read_host(host)
         except BadDomain:  # an address, or a name that only this machine knows
             name = host.lower()
-        if self._forbids is not None and (why := self._forbids(name, port)) is not None:
-            raise self.refused(name, port, why)
+        self._heed(name, port)
         return name
 
     def check_addresses(self, name: str, port: int, found: Sequence[str]) -> None:
-        """Any address will do."""
+        """Any address will do that no rule names: a page can choose the name that leads there. See
+        `Guard.check_addresses`."""
+        for address in found:
+            for spelling in spellings(address):
+                self._heed(spelling, port)
+
+    def _heed(self, name: str, port: int) -> None:
+        if self._forbids is not None and (why := self._forbids(name, port)) is not None:
+            raise self.refused(name, port, why)
 
 
 async def _addresses(name: str, port: int) -> Sequence[str]:
