@@ -206,9 +206,16 @@ async def test_a_program_gets_dicts_and_a_limited_server_holds_all(
             result
             async for result in batch.run(
                 [{"id": n, "prompt": "hello"} for n in range(6)],
-                workers=2, base_url=model.base_url, wire="responses", model="scripted-model",
+                workers=2, base_url=model.base_url, wire="responses", model="scripted-model", tools=["update_plan"],
+                instructions="Be brief.", reasoning_effort="low", temperature=0.5, max_output_tokens=77,
+                sandbox="read-only", api_key="sk-own",
             )
         ]  # fmt: skip
+        body = model.last_request.body
+        assert model.last_request.tool_names == ["update_plan"] and body["instructions"] == "Be brief."
+        assert (body["reasoning"], body["temperature"], body["max_output_tokens"]) == ({"effort": "low"}, 0.5, 77)
+        assert "<sandbox_mode>read-only</sandbox_mode>" in words(model.last_request)
+        assert model.last_request.headers["authorization"] == "Bearer sk-own"
         refused = limited[0].finished_ns
         assert refused is not None
         later = [request.arrived_ns for request in model.requests if request.arrived_ns > refused + 5e7]
