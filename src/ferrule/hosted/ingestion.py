@@ -25,6 +25,7 @@ RETRY_SECONDS = 3.0
 """Between two looks whether an embedder answers again, while some files have no vectors."""
 NOT_KEPT = "The server could not keep what is in the file: add it again."
 NOT_PUT = "the file %s could not be put into the vector store %s"
+NOT_PUT_FOR = f"{NOT_PUT}: %s"
 GONE = "The content of the file is not there any more."
 
 log = logging.getLogger("ferrule.ingestion")
@@ -123,8 +124,8 @@ class Ingestion:
                 await self._ingest(file)
             except IndexClosed:  # its store is gone, or its index is made again
                 self.add([file])
-            except (StoreError, IndexFault):
-                log.exception(NOT_PUT, file.file, file.store)
+            except (StoreError, IndexFault) as error:
+                log.warning(NOT_PUT_FOR, file.file, file.store, error)
                 await self._try_again(file)
             except Exception:  # a fault of ours with one file leaves the others to be read
                 log.exception(NOT_PUT, file.file, file.store)
@@ -139,8 +140,8 @@ class Ingestion:
     async def _give_up(self, file: Unread) -> None:
         try:
             await self._store.end_store_file(file.number, error=("server_error", NOT_KEPT))
-        except StoreError:
-            log.exception(NOT_PUT, file.file, file.store)
+        except StoreError as error:
+            log.warning(NOT_PUT_FOR, file.file, file.store, error)
             await self._try_again(file)
 
     async def _ingest(self, file: Unread) -> None:
@@ -158,8 +159,8 @@ class Ingestion:
             await self._end(file, record, error=(error.code, str(error)))
         except (IndexClosed, IndexDamaged):
             raise
-        except IndexFault:
-            log.exception(NOT_PUT, file.file, file.store)
+        except IndexFault as error:
+            log.warning(NOT_PUT_FOR, file.file, file.store, error)
             await self._end(file, record, error=("server_error", NOT_KEPT))
         else:
             await self._end(file, record, used=used)
@@ -204,8 +205,8 @@ class Ingestion:
         for store_id in {**dict.fromkeys(known), **{store_id: None for store_id, files in kept.items() if files}}:
             try:
                 await self._tidied(store_id, kept.get(store_id))
-            except IndexFault:
-                log.exception("the index of the vector store %s could not be tidied", store_id)
+            except IndexFault as error:
+                log.warning("the index of the vector store %s could not be tidied: %s", store_id, error)
 
     async def _tidied(self, store_id: str, kept: frozenset[str] | None) -> None:
         if kept is None:
@@ -226,8 +227,8 @@ class Ingestion:
                 store_id = await self._stores.indexes.remove_damaged()
                 log.warning("the index of the vector store %s is damaged: its files are read again", store_id)
                 self.add(await self._store.read_again(store_id, ()))
-            except (StoreError, OSError):
-                log.exception("a damaged index could not be made again")
+            except (StoreError, OSError) as error:
+                log.warning("a damaged index could not be made again: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _complete(self) -> None:
@@ -253,6 +254,6 @@ class Ingestion:
                 return index.mode == "hybrid"
         except IndexClosed:  # its store is gone; if its index is made again, its files come back here
             return True
-        except IndexFault:
-            log.exception("the vectors of the vector store %s could not be completed", store_id)
+        except IndexFault as error:
+            log.warning("the vectors of the vector store %s could not be completed: %s", store_id, error)
             return True
