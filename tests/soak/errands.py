@@ -15,8 +15,8 @@ FAULTS = 0.1
 """The share of answers of the model's server that go wrong."""
 LAST = "That is all."
 GONE = 404
-BUSY = frozenset({429, 502, 503})
-"""What a server may answer while its model or its containers are down."""
+BUSY = frozenset({429, 502, 503, 507})
+"""What a server may answer while its model or its containers are down, or its disk is full."""
 OK = 200
 TOO_BAD = 500
 

@@ -67,7 +67,7 @@ class Stage:
 
     def close(self) -> None:
         """End what runs and take the folder away, also after Ctrl-C."""
-        self.service.kill()
+        self.service.close()
         self.upstream.close()
         for folder in (*self.root.glob("session-*"), *self.root.glob("batch-*")):
             let_go(folder)

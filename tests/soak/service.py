@@ -1,5 +1,6 @@
 """`ferrule serve` beside the sessions: clients, kills of it and of what it runs, and what it holds afterwards."""
 
+import os
 import random
 import re
 import signal
@@ -18,6 +19,7 @@ from ferrule.conformance.failures import Failed
 from ferrule.conformance.server import TERMINAL, Json, Server
 from ferrule.containers.place import LOCK, RECORD, default_place
 from tests.soak.census import LASTING_PROGRAMS, Census, Process, every_process, families, sees, settled_leaks
+from tests.soak.disks import fill, let_go, small_disk
 from tests.soak.errands import ERRANDS, MCP_HOST, Client, Told
 from tests.soak.household import Household, Upstream, kill
 
@@ -25,6 +27,8 @@ CLIENTS, ERRANDS_EACH = 3, 6
 START_SECONDS, END_SECONDS = 60.0, 60.0
 FINISH_SECONDS = 60.0
 """How long a response may take that was under way when its server was killed, or its client left."""
+DISK = "size=64m,mode=700"
+"""Of what it keeps: a hundred times what clients leave there in a round."""
 QUIET_SECONDS = 2.0
 """For so long nothing starts or ends: what is made once has been made."""
 WAIT_SECONDS = 90.0
@@ -48,16 +52,17 @@ OF_OTHERS = ("/session-", "/batch-")
 
 @dataclass(frozen=True, slots=True)
 class ServicePlan:
-    """What the clients do in a round. `shaken`: processes of the server are killed; `killed`: itself; `stopped`: it is
-    ended by a signal after the round, and the next round starts another."""
+    """What the clients do in a round. `shaken`: processes of the server are killed; `killed`: itself; `full`: its disk
+    is full at times; `stopped`: it is ended by a signal after the round, and the next round starts another."""
 
     errands: tuple[tuple[str, ...], ...]
     shaken: bool
     killed: bool
+    full: bool
     stopped: bool
 
 
-def draw_service(seed: str, number: int) -> ServicePlan:
+def draw_service(seed: str, number: int, *, root: bool) -> ServicePlan:
     """The plan of the server in round `number`. In two thirds of the rounds nobody touches it, so that it grows old."""
     rng = random.Random(f"{seed}/service/{number}")
     troubled = number % 12 < 4
@@ -66,6 +71,7 @@ def draw_service(seed: str, number: int) -> ServicePlan:
         errands,
         shaken=rng.random() < 0.4,
         killed=troubled and rng.random() < 0.5,
+        full=root and rng.random() < 0.25,
         stopped=troubled and rng.random() < 0.3,
     )
 
@@ -80,6 +86,8 @@ class Service:
         self._log = household.root / "serve.log"
         self._temporary = household.root / "serve-tmp"
         self._temporary.mkdir()
+        self._state = household.home / "gateway"
+        self._root = os.geteuid() == 0
         self._place = default_place(str(household.home))
         self._lives: list[list[tuple[int, int]]] = []
         self._before: Census | None = None
@@ -89,6 +97,9 @@ class Service:
         self._url = ""
         self.asked = 0
         household.home.mkdir(mode=0o700, exist_ok=True)
+        if self._root:
+            self._state.mkdir(mode=0o700)
+            small_disk(self._state, DISK)
         address = upstream.mcp.removeprefix("http://").partition("/")[0]
         (household.home / "config.toml").write_text(CONFIG.format(host=MCP_HOST, place=address))
 
@@ -99,7 +110,7 @@ class Service:
 
     def play(self, number: int) -> tuple[list[str], Counter[str]]:
         """One round. Returns what was wrong, and the faults. Blocks."""
-        plan, faults = draw_service(self._seed, number), Counter[str]()
+        plan, faults = draw_service(self._seed, number, root=self._root), Counter[str]()
         rng = random.Random(f"{self._seed}/service/{number}/troubles")
         told = Told()
         if self._process is None:
@@ -139,14 +150,15 @@ class Service:
 
     def _serve(self, plan: ServicePlan, number: int, told: Told, rng: random.Random, faults: Counter[str]) -> None:
         """Let the clients work; shake the server, or kill it, meanwhile."""
-        calm = not plan.shaken and not plan.killed
+        calm = not plan.shaken and not plan.killed and not plan.full
         over = threading.Event()
         clients = [
-            threading.Thread(target=self._client, args=(names, f"{number}/{at}", told, calm, plan.killed))
+            threading.Thread(target=self._client, args=(names, f"{number}/{at}", told, calm, plan.killed or plan.full))
             for at, names in enumerate(plan.errands)
         ]
-        shaking = threading.Thread(target=self._shake, args=(over, rng, faults)) if plan.shaken else None
-        for thread in (*clients, *([shaking] if shaking else ())):
+        troubles = [way for way, wanted in ((self._shake, plan.shaken), (self._fill, plan.full)) if wanted]
+        beside = [threading.Thread(target=way, args=(over, rng, faults)) for way in troubles]
+        for thread in (*clients, *beside):
             thread.start()
         if plan.killed:
             time.sleep(rng.uniform(0.2, 4.0))
@@ -154,22 +166,22 @@ class Service:
         for client in clients:
             client.join()
         over.set()
-        if shaking is not None:
-            shaking.join()
+        for thread in beside:
+            thread.join()
 
     @property
     def _pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
-    def _client(self, names: Sequence[str], lane: str, told: Told, calm: bool, killed: bool) -> None:
+    def _client(self, names: Sequence[str], lane: str, told: Told, calm: bool, lost: bool) -> None:
         server = Server(self._url, wait_s=WAIT_SECONDS)
         rng = random.Random(f"{self._seed}/service/{lane}")
         try:
             for name in names:
                 ERRANDS[name](Client(server, told, rng, calm))
         except (httpx2.HTTPError, Failed) as error:
-            if not killed:
+            if not lost:
                 told.problems.append(f"a client of the gateway ({name}): {error!r}")
         finally:
             server.close()
@@ -190,6 +202,15 @@ class Service:
             if theirs:
                 faults["kill_of_gateway's"] += 1
                 kill(rng.choice(theirs), signal.SIGKILL)
+
+    def _fill(self, over: threading.Event, rng: random.Random, faults: Counter[str]) -> None:
+        """Fill its disk, and free it again."""
+        filler = self._state / "filler"
+        while not over.wait(rng.expovariate(1 / 1.0)):
+            faults["full_disk_of_gateway"] += 1
+            fill(filler)
+            over.wait(rng.uniform(0.2, 1.5))
+            filler.unlink()
 
     def _remember(self, told: Told) -> list[str]:
         """What was begun has an end, and what was told completed is as it was."""
@@ -290,7 +311,7 @@ class Service:
         """What it logged that is a fault of ours."""
         said = self._said(self._since)
         self._since = self._log.stat().st_size
-        return [f"the gateway logs: ...{said[at - 500 : at + 3000]}" for at in [said.find("Traceback")] if at >= 0]
+        return [f"the gateway logs: ...{said[max(0, at - 500) : at + 3000]}" for at in [said.find("Traceback")] if at >= 0]
 
     def _memory(self) -> int:
         with suppress(OSError):
@@ -299,12 +320,13 @@ class Service:
                     return int(line.split()[1]) * 1024
         return 0
 
-    def kill(self) -> None:
-        """End it at once, if it runs."""
+    def close(self) -> None:
+        """End it at once, if it runs, and take its disk away."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._forget()
+        let_go(self._state)
 
     def stop(self) -> list[str]:
         """End it as its user does. Nothing is left of it."""

@@ -82,9 +82,9 @@ def test_a_plan_comes_of_its_seed_and_number_alone() -> None:
 
 
 def test_what_runs_beside_comes_of_the_seed_and_the_round_alone() -> None:
-    services = [draw_service("seed", number) for number in range(40)]
+    services = [draw_service("seed", number, root=True) for number in range(40)]
     batches = [draw_batch("seed", number, root=True) for number in range(40)]
-    assert services == [draw_service("seed", number) for number in range(40)]
+    assert services == [draw_service("seed", number, root=True) for number in range(40)]
     assert batches == [draw_batch("seed", number, root=True) for number in range(40)]
     assert {errand for one in services for client in one.errands for errand in client} == set(ERRANDS)
     assert any(one.killed for one in services) and any(one.stopped for one in services)
