@@ -38,8 +38,8 @@ class EventLog:
         try:
             if events:
                 await self._store.append_events(self._ledger.id, self._stored, events)
-        except StoreError:
-            log.exception("events of %s could not be stored", self._ledger.id)
+        except StoreError as error:
+            log.warning("events of %s could not be stored: %s", self._ledger.id, error)
         else:
             self._stored += len(events)
 

@@ -244,8 +244,8 @@ async def _tidy(store: Store, settings: GatewaySettings, containers: ClientConta
             await store.expire_approvals(now - LIFE_S)
             if containers is not None:
                 await containers.forget_old(now)
-        except (StoreError, ContainerError):
-            log.exception("what has expired could not be deleted")
+        except (StoreError, ContainerError) as error:
+            log.warning("what has expired could not be deleted: %s", error)
         await asyncio.sleep(TIDY_S)
 
 
@@ -260,6 +260,6 @@ async def _expire(store: Store, stores: ClientStores) -> None:
                 await stores.forget(places)
                 for store_id in await store.expire_vector_stores(now):
                     await stores.indexes.remove(store_id)
-        except (StoreError, IndexFault):
-            log.exception("files that have expired could not be deleted")
+        except (StoreError, IndexFault) as error:
+            log.warning("files that have expired could not be deleted: %s", error)
         await asyncio.sleep(EXPIRY_S)
