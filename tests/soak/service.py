@@ -311,7 +311,9 @@ class Service:
         """What it logged that is a fault of ours."""
         said = self._said(self._since)
         self._since = self._log.stat().st_size
-        return [f"the gateway logs: ...{said[max(0, at - 500) : at + 3000]}" for at in [said.find("Traceback")] if at >= 0]
+        return [
+            f"the gateway logs: ...{said[max(0, at - 500) : at + 3000]}" for at in [said.find("Traceback")] if at >= 0
+        ]
 
     def _memory(self) -> int:
         with suppress(OSError):
