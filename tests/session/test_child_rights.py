@@ -79,6 +79,21 @@ async def test_roles_narrow_and_change(stage: Stage) -> None:
         assert meta.agent_role == "reader"
 
 
+async def test_a_program_says_of_a_child_what_a_model_says(stage: Stage) -> None:
+    roles = {"reader": AgentRole(model="m-2", instructions="Read, never write.")}
+    with ScriptedModel(["I remember 4711"], models=["m-1", "m-2"]) as server:
+        server.play("one", "two", when=CHILD)
+        async with await stage.open(server.base_url, roles=roles) as session:
+            await session.run("remember 4711")
+            child = await session.spawn(CHILD, role="reader", instructions="Be quick.", reasoning_effort="low")
+            await child.wait()
+            await (await session.spawn(CHILD, fork=True)).wait()
+        _, said, forked = server.requests
+    assert (said.body["model"], said.body["reasoning"]) == ("m-2", {"effort": "low"})
+    assert "Read, never write.\n\nBe quick." in str(said.body["instructions"])
+    assert "I remember 4711" in forked.raw.decode() and "I remember 4711" not in said.raw.decode()
+
+
 def test_a_child_never_has_more_rights() -> None:
     inside = WorkspaceWrite(writable_roots=("/x",), network_access=True)
     modes = SandboxMode
