@@ -125,13 +125,24 @@ async def test_where_no_overlay_can_be_laid_a_container_has_a_copy(refusing: Pat
         await container.aclose()
 
 
+def test_plain_code_on_a_root(root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRULE_HOME", str(place.parent))
+    with Container.open(root=str(root)) as container:
+        assert container.run_sync("ls /bin").stdout.text().split() == sorted(PROGRAMS)
+
+
 async def test_a_link_where_a_folder_has_to_be_shown(host: LocalHost, root: Path, tmp_path: Path) -> None:
     """A command could replace the link, and then nothing would protect what is shown."""
     path = os.path.realpath(tmp_path)
-    (root / path.split("/")[1]).unlink(missing_ok=True)
-    (root / path.split("/")[1]).symlink_to("bin")
+    top = root / path.split("/")[1]
+    before = os.readlink(top) if top.is_symlink() else None
+    top.unlink(missing_ok=True)
+    top.symlink_to("bin")
     with pytest.raises(ContainerError, match="there is a link in the image"):
         await host.create(ContainerSettings(root=str(root), binds=(bind_in_place(path),)))
+    top.unlink()
+    if before is not None:
+        top.symlink_to(before)
 
 
 @pytest.mark.parametrize("target", ["/proc/1/root", "mnt"])
@@ -141,9 +152,3 @@ async def test_an_image_whose_links_lead_to_no_folder_is_refused_as_what_it_is(
     (tmp_path / "mnt").symlink_to(target)
     with pytest.raises(ContainerError, match=r"could not be made: (open|move_mount) /"):
         await host.create(ContainerSettings(root=str(tmp_path)))
-
-
-def test_plain_code_on_a_root(root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FERRULE_HOME", str(place.parent))
-    with Container.open(root=str(root)) as container:
-        assert container.run_sync("ls /bin").stdout.text().split() == sorted(PROGRAMS)
