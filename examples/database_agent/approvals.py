@@ -93,7 +93,7 @@ class Approvals:
         self._check(request)
         given = await request.json()
         question, answer = self._waiting.pop(request.path_params["request_id"], (None, None))
-        if question is None or answer is None:
+        if question is None or answer is None or answer.done():  # done: the question was withdrawn just now
             raise HTTPException(409, "This question does not wait any more.")
         verdict = ReviewDecision.APPROVED if given.get("allow") is True else ReviewDecision.DENIED
         self._decided.append({"text": question.text, "decision": verdict.value})

@@ -25,11 +25,14 @@ from ferrule import (
 
 MAX_ROWS = 100
 MAX_SECONDS = 10.0
+MAX_BYTES = 1_000_000
+"""Of one value, and of all that a query returns: more than a model reads, and a statement could make a gigabyte."""
 
 READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 WRITES = READS | {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE}
 EXPLAINED = {
     sqlite3.SQLITE_AUTH: "`query` takes SELECT alone, `change` INSERT, UPDATE and DELETE",
+    sqlite3.SQLITE_TOOBIG: f"a value has more than {MAX_BYTES} bytes: select a part of it",
     sqlite3.SQLITE_INTERRUPT: f"it took longer than {MAX_SECONDS:g} s",
 }
 
@@ -72,8 +75,14 @@ class Database:
         with closing(sqlite3.connect(f"{self._uri}?mode=ro", uri=True)) as connection, limited(connection, READS):
             cursor = connection.execute(sql)
             columns = [column[0] for column in cursor.description or ()]
-            rows = [[_plain(value) for value in row] for row in cursor.fetchmany(MAX_ROWS + 1)]
-        return Rows(columns=columns, rows=rows[:MAX_ROWS], there_are_more=len(rows) > MAX_ROWS)
+            rows: list[list[str | int | float | None]] = []
+            left = MAX_BYTES
+            for row in cursor:
+                if len(rows) == MAX_ROWS or left < 0:
+                    return Rows(columns=columns, rows=rows, there_are_more=True)
+                rows.append([_plain(value) for value in row])
+                left -= len(str(rows[-1]))
+        return Rows(columns=columns, rows=rows, there_are_more=False)
 
     def change(self, sql: str, expected: int | None = None) -> int:
         """Run a statement and return how many rows it changes, with those of triggers and foreign keys. It counts only
@@ -82,7 +91,8 @@ class Database:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("BEGIN IMMEDIATE")
             with limited(connection, WRITES):
-                connection.execute(sql).fetchall()
+                for _ in connection.execute(sql):
+                    pass
             changed = connection.total_changes
             if expected not in (None, changed):
                 raise RespondToModel(f"it would change {changed} rows now, not {expected}: look at the data again")
@@ -94,6 +104,7 @@ class Database:
 def limited(connection: sqlite3.Connection, allowed: set[int]) -> Iterator[None]:
     """Let statements do only what is allowed, and end them in time."""
     deadline = time.monotonic() + MAX_SECONDS
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BYTES)
     connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
     connection.set_authorizer(lambda act, *_: sqlite3.SQLITE_OK if act in allowed else sqlite3.SQLITE_DENY)
     try:

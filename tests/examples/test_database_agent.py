@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ferrule import RespondToModel
 from ferrule.testing import ScriptedModel, function_call, step
 from tests.examples.running import EXAMPLES, environment, run
 from tests.processes import eventually
@@ -137,3 +138,21 @@ def test_what_is_missing_is_told(shop: Path) -> None:
     ]:
         done = run(AGENT, *args)
         assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_query_cannot_fill_the_memory_or_go_on_for_ever(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES / "database_agent")
+    import database
+
+    monkeypatch.setattr(database, "MAX_SECONDS", 0.1)
+    numbers = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT {} FROM c"
+    found = database.Database(shop).query(numbers.format("printf('%.*c', 600000, 'x')"))
+    assert (len(found.rows), found.there_are_more) == (2, True)
+    for sql in (
+        "SELECT zeroblob(1000000000)",
+        numbers.format("count(*)"),
+        "ATTACH 'x' AS x",
+        "PRAGMA writable_schema=1",
+    ):
+        with pytest.raises(RespondToModel):
+            database.Database(shop).query(sql)
