@@ -276,6 +276,14 @@ async def test_a_tree_of_endless_depth_is_looked_into_as_far_as_people_go(projec
     assert [told.split(": ")[1] for told in project.told()] == ["FOR ALL", "DEEP"]
 
 
+def test_the_order_of_calls_that_run_in_any_order_does_not_count() -> None:
+    touched = Touched()
+    touched.add(["/c/y.py"])
+    touched.add(["/a/x.py"])
+    assert touched.take() == ["/a/x.py", "/c/y.py"]
+    assert touched.take() == []
+
+
 def test_what_a_command_names_is_bounded() -> None:
     script = "cat " + " ".join(f"d{n}/f" for n in range(1_000))
     effect = CommandEffect(argv=("/bin/sh", "-c", script), cwd="/w")

@@ -30,10 +30,8 @@ class Touched:
             self._paths.update(dict.fromkeys(paths))
 
     def take(self) -> list[str]:
-        """Return the paths, in the order in which they were touched, and forget them."""
-        if not self._paths:
-            return []
-        paths, self._paths = list(self._paths), {}
+        """Return the paths, sorted because the calls of a response run in any order, and forget them."""
+        paths, self._paths = sorted(self._paths), {}
         return paths
 
 
