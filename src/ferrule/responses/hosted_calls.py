@@ -142,8 +142,9 @@ class HostedCalls:
         return tuple(without_images(item, REFUSED) if answered_id(item.view) in ours else item for item in items)
 
     def has(self, namespace: str | None, name: str) -> bool:
-        """Return whether a function is one of ours."""
-        return namespace is None and name in self.tools
+        """Return whether a function is one of ours. The search is a function only where it is no longer offered."""
+        is_late = name == SEARCH and self.search is not None and self.over
+        return namespace is None and (is_late or name in self.tools)
 
     async def run(self, calls: Sequence[ResponseItem]) -> list[ResponseItem | Held]:
         """Run calls side by side. Returns their outputs, in the order of the calls; a call that waits for the client
