@@ -1,6 +1,7 @@
 """The index: what is found, in which order, and what happens when the embedder or the program ends."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ferrule.retrieval import vectors
 from ferrule.retrieval.chunking import Chunk, Chunking, chunks
-from ferrule.retrieval.connection import IndexFault
+from ferrule.retrieval.connection import IndexDamaged, IndexFault
 from ferrule.retrieval.filters import read_filter
 from ferrule.retrieval.fusion import Weights
 from ferrule.retrieval.index import BATCH, CHANGED, NO_EMBEDDER, Index
@@ -383,3 +384,14 @@ async def test_several_indexes_answer_as_one(tmp_path: Path, embedder: ToyEmbedd
     assert await search_all([], Search(["x"], limit=2)) == []
     for index in indexes:
         await index.aclose()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+async def test_a_file_that_cannot_be_used_is_let_go(tmp_path: Path) -> None:
+    """Whoever keeps the error keeps the frames in which the connection was."""
+    path = tmp_path / "no.index"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(IndexDamaged) as kept:
+        await Index.open(path, embedder=None, memory=VectorMemory())
+    open_files = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    assert kept.value is not None and str(path) not in open_files

@@ -340,7 +340,7 @@ class ResponseEngine:
             elif cache is not None and ending.status in ("completed", "incomplete"):
                 cache.put(ledger.id, history)
         except FerruleError as error:
-            log.exception("%s could not be stored", ledger.id)
+            log.error("%s could not be stored: %s", ledger.id, error)
             ledger.error = store_error(error) if isinstance(error, StoreError) else ApiError(NOT_STORED, status=500)
             last |= {"status": "failed", "error": {"code": "server_error", "message": str(ledger.error)}}
         finally:

@@ -74,8 +74,12 @@ class ThreadedConnection:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-    for setting in _SETTINGS:
-        connection.execute(setting)
+    try:
+        for setting in _SETTINGS:
+            connection.execute(setting)
+    except BaseException:  # a full disk: whoever keeps the error would keep the descriptors
+        connection.close()
+        raise
     return connection
 
 
