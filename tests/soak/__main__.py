@@ -23,9 +23,9 @@ from tests.soak.rounds import Round, Stage
 LARGEST_GROWTH = 32 * 1024
 """Bytes of memory that a session may leave on average, measured in the later half: below it is fragmentation."""
 FEWEST_SESSIONS = 200
-"""From which on growth is judged; a few sessions say nothing."""
-FEWEST_SAMPLES = 8
-"""Rounds that a gateway has to live for its growth to be judged."""
+"""In an hour."""
+JUDGED_SESSIONS, JUDGED_RESPONSES = 500, 300
+"""From which on growth is judged: before, what is made once hides it."""
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -68,7 +68,7 @@ async def soak(given: argparse.Namespace, stage: Stage) -> int:
     print(f"FERRULE_HOME has {_kept(stage.household.home)} bytes")
     growth = growth_per_session(samples)
     print(f"{stage.sessions} sessions, {stage.totals()}; {growth / 1024:.1f} KiB of memory a session")
-    if stage.sessions >= FEWEST_SESSIONS and growth > LARGEST_GROWTH:
+    if stage.sessions >= JUDGED_SESSIONS and growth > LARGEST_GROWTH:
         print(f"  ! memory grows: {samples}")
         problems += 1
     return problems
@@ -88,7 +88,7 @@ def _grown(stage: Stage) -> int:
     oldest = max(stage.service.lives, key=len)
     growth = growth_per_session(oldest)
     print(f"the gateway: {stage.service.asked} responses; {growth / 1024:.1f} KiB of memory a response, {oldest}")
-    if len(oldest) >= FEWEST_SAMPLES and growth > LARGEST_GROWTH:
+    if oldest[-1][0] - oldest[0][0] >= JUDGED_RESPONSES and growth > LARGEST_GROWTH:
         print("  ! the memory of the gateway grows")
         return 1
     return 0
