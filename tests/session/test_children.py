@@ -10,12 +10,14 @@ import pytest
 from ferrule import Agent
 from ferrule.builtin.list_agents import ListAgentsAction, ListAgentsExecutor
 from ferrule.builtin.spawn_agent import SpawnAgentAction, SpawnAgentExecutor
+from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import InputText
 from ferrule.protocol.errors import RespondToModel
 from ferrule.protocol.events import ItemCompleted, ThreadStarted, TurnCompleted
 from ferrule.protocol.settings import AgentRole
 from ferrule.protocol.specs import Wire
 from ferrule.session.rollout import find_rollout
+from ferrule.session.toolset import Toolset
 from ferrule.testing import ScriptedModel, function_call, step
 from ferrule.tools.children import ChildStatus
 from ferrule.tools.context import ToolContext
@@ -217,6 +219,17 @@ async def test_a_role_that_cannot_be_opened_is_said_and_takes_no_slot(stage: Sta
             await session.run("go")
         assert outputs(server)[0] == "the agent cannot be opened: unknown tool 'nonsense'"
         assert {"completed": "ok"} in outputs(server)[2]["status"].values()
+
+
+async def test_a_child_whose_sandbox_cannot_be_opened_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(toolset: Toolset) -> None:
+        raise LaunchError("cannot protect /work: No space left on device")
+
+    with ScriptedModel([[spawn()], "done"]) as server:
+        async with await stage.open(server.base_url) as session:
+            monkeypatch.setattr(Toolset, "warm_up", full)
+            await session.run("go")
+        assert outputs(server) == ["the agent cannot be opened: cannot protect /work: No space left on device"]
 
 
 async def test_a_child_that_still_works_is_counted(stage: Stage) -> None:

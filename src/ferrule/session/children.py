@@ -14,6 +14,7 @@ import msgspec
 
 from ferrule.dispatch.front_end import Answers, Callbacks, Pace
 from ferrule.dispatch.host import SessionHost
+from ferrule.process.launcher import LaunchError
 from ferrule.protocol.content import ContentPart, InputText
 from ferrule.protocol.errors import FerruleError, RespondToModel, UsageError
 from ferrule.protocol.events import Event, ExecApproval, TokenUsage
@@ -342,7 +343,7 @@ class SessionChildren:
         self._starting += 1
         try:
             yield
-        except UsageError as error:
+        except (UsageError, LaunchError) as error:
             raise RespondToModel(f"the agent cannot be opened: {error}") from error
         finally:
             self._starting -= 1
