@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -173,7 +174,10 @@ async def churned(trouble: Trouble) -> None:
 async def moved_away(trouble: Trouble) -> None:
     """Somebody moves a repository of the workspace, collects what it does not need, and takes its settings away."""
     folder = trouble.scene.folder / f"other{trouble.rng.randrange(10**6)}"
-    await asyncio.to_thread(make_repository, folder)
+    try:
+        await asyncio.to_thread(make_repository, folder)
+    except (OSError, subprocess.CalledProcessError):  # a small disk has no space for it
+        return
     while True:
         await trouble.moment()
         moved = folder.rename(folder.with_name(f"{folder.name}-moved"))

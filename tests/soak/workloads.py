@@ -242,7 +242,9 @@ def python_cells(scene: Scene) -> Work:
     tools = scene.call("python", code="print(call_tool('shell_command', {'command': 'echo from the kernel'}))")
     scene.expect((yield [tools]), tools, "from the kernel")
     yield [scene.call("python", code="while True: pass", timeout_ms=300)]
-    again = scene.call("python", code="import subprocess\nsubprocess.Popen(['sleep', '300'])\nkept + 2")
+    again = scene.call(
+        "python", code="import subprocess\nsubprocess.Popen(['sleep', '300'])\n40 + 2"
+    )  # maybe a new one
     scene.expect((yield [again]), again, "42")
 
 
