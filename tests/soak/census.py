@@ -25,8 +25,9 @@ OUR_ROOMS = ("ferrule.session", "ferrule.process", "ferrule.sandbox", "ferrule.m
 _SMALL_DISK = re.compile(r"\S*/ferrule-soak-[^/]+/(session|batch)-")
 HOME = "user/.ferrule"
 """FERRULE_HOME below the soak's folder."""
-_LASTS = re.compile(r"(sessions|undo|gateway|sandbox/own-repositories)([/.]|$)")
-"""What stays in it: conversations, which each round removes, what the gateway keeps, whose repositories are ours."""
+_LASTS = re.compile(r"(sessions|undo|gateway)(/|$)|unfinished$|sandbox(/(?![0-9a-f]{15}$)|$)")
+"""What stays in it: conversations, which each round removes, what the gateway keeps, and what sandboxes make once; but
+not their records of placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
