@@ -89,6 +89,7 @@ async def test_what_cannot_be_started(
 ) -> None:
     (workspace / "plain").write_text("x")
     sandbox = await open_sandbox()
+    await run(sandbox, "true", str(workspace))  # what a sandbox holds is there with its first command
     before = held()
     with pytest.raises(LaunchError, match=message.replace(".", r"\.")):
         await sandbox.launch(argv, ENV, cwd or str(workspace), Pipes(), Limits())
