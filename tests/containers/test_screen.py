@@ -7,6 +7,7 @@ import signal
 import struct
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,8 @@ async def killed(screen: Screen, mark: str) -> tuple[str, ...]:
     found = [pid for pid in ours(Path("/nowhere"), {screen.container.holder_pid}) if pid in running(mark)]
     assert found
     for pid in found:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended with the one before
+            os.kill(pid, signal.SIGKILL)
     await until(lambda: not any(map(alive, found)))
     return await told(screen)
 
